@@ -122,7 +122,7 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
   Program program("exec " + test::real_engine().string());
   Session& session = program.session;
   session.open_model(test::sample_model().string());
-  program.wait([&] { return session.engine().model().has_value() && session.gates().known(); });
+  program.wait([&] { return test::has_model(session); });
   std::string prompt;
   for (int i = 0; i < 60; ++i) prompt += " key" + std::to_string(i % 7) + " is " + std::to_string(i) + ".";
   session.next_run().set_prompt(prompt);
@@ -182,7 +182,7 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
   Program next("exec " + test::real_engine().string());
   ::setenv("XDG_STATE_HOME", program.state.path().c_str(), 1);
   next.session.open_model(test::sample_model().string(), session.engine().gates_to_load());
-  next.wait([&] { return next.session.engine().model().has_value() && next.session.gates().known(); });
+  next.wait([&] { return test::has_model(next.session); });
   save_trace((next.state / "a.h5").string(), *a, false);
   next.session.open_trace((next.state / "a.h5").string());
   next.settle();

@@ -1,5 +1,7 @@
 // Two captures of one trace, and a capture over an older one: nothing is doubled, lost, or given up for nothing.
 
+#include <atomic>
+#include <csignal>
 #include <future>
 #include <thread>
 
@@ -10,20 +12,28 @@ using namespace kvscope::test;
 
 namespace {
 
-/// An engine that takes its time to start: what happens to the trace meanwhile must be known when it is there.
-std::string late_engine(const TemporaryFolder& folder, double seconds) {
-  const fs::path script = folder / "late-engine";
-  std::ofstream(script) << "#!/bin/sh\nsleep " << seconds << "\nexec '" << fake_engine().string() << "' \"$@\"\n";
-  fs::permissions(script, fs::perms::owner_all);
-  return script.string();
-}
+/// An engine that is there once it is let go: what happens to the trace meanwhile must be known then.
+struct LateEngine {
+  explicit LateEngine(const TemporaryFolder& folder)
+      : script_(folder / "late-engine"), begun_(folder / "begun"), go_(folder / "go") {
+    std::ofstream(script_) << "#!/bin/sh\n: > '" << begun_.string() << "'\nuntil [ -e '" << go_.string()
+                           << "' ]; do sleep 0.02; done\nexec '" << fake_engine().string() << "' \"$@\"\n";
+    fs::permissions(script_, fs::perms::owner_all);
+  }
+  std::string command() const { return script_.string(); }
+  bool begun() const { return fs::exists(begun_); }  // whoever wants it has looked at the trace
+  void go() const { std::ofstream{go_}; }
+
+ private:
+  fs::path script_, begun_, go_;
+};
 
 void wait_for_runs(const fs::path& trace, int n) {
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < 1600; ++i) {
     if (fs::exists(trace) && inspect_trace(trace).n_runs >= n) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(25));
   }
-  FAIL("no run was committed within 10 seconds");
+  FAIL("no run was committed within 40 seconds");
 }
 
 }  // namespace
@@ -32,13 +42,21 @@ TEST_CASE("capture --resume beside a capture that then ends leaves each prompt o
   const TemporaryFolder folder;
   write_prompts(folder);
   const fs::path whole = undisturbed(folder), trace = folder / "t.h5";
-  Capture slow{folder, "t.h5", {"--quiet"}, " --slow " + std::to_string(120 * kSlowdown)};
-  auto first = std::async(std::launch::async, [&] { return slow.run(-1, 3 * kSlowdown); });
+  Capture slow{folder, "t.h5", {"--quiet"}, " --slow " + std::to_string(200 * kSlowdown)};
+  const LateEngine engine(folder);
+  std::atomic<bool> ended = false;  // the second one; it must not get so far as to ask for its engine
+  auto first = std::async(std::launch::async, [&] {
+    const auto result = test::run({.argv = slow.argv(), .kill_when = [&] { return ended || engine.begun(); }});
+    engine.go();
+    return result;
+  });
   wait_for_runs(trace, 1);
   Capture early{folder, "t.h5", {"--resume", "--quiet"}};
-  early.engine = late_engine(folder, 4 * kSlowdown);
+  early.engine = engine.command();
   const auto second = early.run();
-  first.get();
+  ended = true;
+  CHECK(first.get().killed_by == SIGKILL);
+  CHECK_FALSE(engine.begun());
   check_error_line(second, 3, "t.h5: another process is writing it");
   REQUIRE(Capture{folder, "t.h5", {"--resume", "--quiet"}}.run().exit_code == 0);
   check_same_trace(trace, whole);
@@ -49,10 +67,14 @@ TEST_CASE("capture --resume takes no trace that another capture began after it l
   write_prompts(folder);
   const fs::path whole = undisturbed(folder), trace = folder / "t.h5";
   Capture late{folder, "t.h5", {"--resume", "--quiet"}};
-  late.engine = late_engine(folder, 3);
+  const LateEngine engine(folder);
+  late.engine = engine.command();
   auto second = std::async(std::launch::async, [&] { return late.run(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  REQUIRE(Capture{folder, "t.h5", {"--quiet"}}.run().exit_code == 0);
+  while (!engine.begun() && second.wait_for(std::chrono::milliseconds(5)) == std::future_status::timeout) {
+  }
+  const int other = Capture{folder, "t.h5", {"--quiet"}}.run().exit_code;
+  engine.go();
+  REQUIRE(other == 0);
   check_error_line(second.get(), 3, "t.h5: another process has made it meanwhile");
   check_same_trace(trace, whole);
 }
@@ -105,7 +127,7 @@ TEST_CASE("capture --overwrite takes the name with its first run, and survives k
   write_prompts(folder);
   const fs::path whole = undisturbed(folder);
   fs::copy_file(whole, folder / "t.h5");
-  Capture over{folder, "t.h5", {"--overwrite", "--quiet"}, " --slow " + std::to_string(30 * kSlowdown)};
+  Capture over{folder, "t.h5", {"--overwrite", "--quiet"}, " --slow " + std::to_string(100 * kSlowdown)};
   CHECK(over.run_until_a_run().exit_code == -1);
   const TraceInfo info = inspect_trace(folder / "t.h5");
   CHECK(info.status == "partial");
@@ -118,7 +140,7 @@ TEST_CASE("Nobody overwrites a trace that a capture is writing") {
   const TemporaryFolder folder;
   write_prompts(folder);
   const fs::path whole = undisturbed(folder), trace = folder / "t.h5";
-  Capture slow{folder, "t.h5", {"--quiet"}, " --slow " + std::to_string(60 * kSlowdown)};
+  Capture slow{folder, "t.h5", {"--quiet"}, " --slow " + std::to_string(150 * kSlowdown)};
   auto first = std::async(std::launch::async, [&] { return slow.run(); });
   wait_for_runs(trace, 1);
   check_error_line(Capture{folder, "t.h5", {"--overwrite", "--quiet"}}.run(), 3, "another process is writing it");

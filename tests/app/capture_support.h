@@ -61,13 +61,18 @@ struct Capture {
   Result run(double interrupt_after = -1, double kill_after = 60) const {
     return test::run({.argv = argv(), .interrupt_after = interrupt_after, .timeout = kill_after});
   }
-  /// Killed as soon as the trace that it writes has a run.
+  /// The trace that it writes has a run.
+  bool has_a_run() const {
+    if (!fs::exists(folder / name)) return false;
+    const TraceInfo info = inspect_trace(folder / name);
+    return info.status == "partial" && info.n_runs > 0;
+  }
+  /// Killed, or interrupted, as soon as that is so.
   Result run_until_a_run() const {
-    return test::run({.argv = argv(), .kill_when = [trace = folder / name] {
-                        if (!fs::exists(trace)) return false;
-                        const TraceInfo info = inspect_trace(trace);
-                        return info.status == "partial" && info.n_runs > 0;
-                      }});
+    return test::run({.argv = argv(), .kill_when = [this] { return has_a_run(); }});
+  }
+  Result run_interrupted_at_a_run() const {
+    return test::run({.argv = argv(), .interrupt_when = [this] { return has_a_run(); }});
   }
 };
 

@@ -15,7 +15,7 @@ TEST_CASE("capture --resume after Ctrl+C, a dead engine and kill -9 gives the un
   CAPTURE(how);
   // Five sleeps a prompt: about a second for all of them.
   Capture slow{folder, "t.h5", {"--resume", "--quiet"}, " --slow 30"};
-  if (how == "interrupted") CHECK(slow.run(0.6).exit_code == 130);
+  if (how == "interrupted") CHECK(slow.run_interrupted_at_a_run().exit_code == 130);
   if (how == "killed") CHECK(slow.run(-1, 0.7).exit_code == -1);
   if (how == "engine died") {
     slow.engine_options = " --die-at-token 2";

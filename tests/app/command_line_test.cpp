@@ -327,7 +327,7 @@ TEST_CASE("Ctrl+C cancels a run, keeps its trace and exits with 130") {
   const auto result = test::run(
       {.argv = {test::kvscope().string(), "run", test::sample_model().string(), "--prompt", kPrompt, "--max-tokens",
                 "400", "--engine", test::fake_engine().string() + " --slow 40", "--trace", trace.string(), "--quiet"},
-       .interrupt_after = 1.5});
+       .interrupt_after = 3 * test::kSlowdown});
   CHECK(result.exit_code == 130);
   const auto inspected = kvscope_run({"inspect", trace.string(), "--json"});
   REQUIRE(inspected.exit_code == 0);
@@ -388,7 +388,7 @@ TEST_CASE("Ctrl+C finishes a capture: the runs that were done are in the file, e
       test::run({.argv = {test::kvscope().string(), "capture", test::sample_model().string(),
                           (folder / "p.txt").string(), "-o", trace.string(), "--engine",
                           test::fake_engine().string() + " --slow 20", "--max-tokens", "4", "--json", "--quiet"},
-                 .interrupt_after = 2});
+                 .interrupt_when = [&] { return std::filesystem::exists(trace) && inspect_trace(trace).n_runs > 0; }});
   INFO(result.err);
   CHECK(result.exit_code == 130);
   const json summary = json::parse(result.out);

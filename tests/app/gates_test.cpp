@@ -229,9 +229,11 @@ TEST_CASE("No run may begin before the model's folder was looked for gates", "[g
   test::link_sample_model(folder.path(), test::kWholeModel);
   // The thread that reads folders stands still behind a job while it is held.
   std::atomic<std::thread::id> reader;
-  std::atomic<bool> held = false;
+  std::atomic<bool> held = false, reads = false;
   app::Session session({.engine_command = "exec " + test::fake_engine().string(), .trace_program = {}, .wake = [&] {
-                          while (held && std::this_thread::get_id() == reader) std::this_thread::yield();
+                          if (std::this_thread::get_id() != reader) return;
+                          while (held) std::this_thread::yield();
+                          reads = true;
                         }});
   const std::shared_ptr<void> let_go(nullptr,
                                      [&](void*) { held = false; });  // before the session waits for its threads
@@ -239,7 +241,7 @@ TEST_CASE("No run may begin before the model's folder was looked for gates", "[g
     reader = std::this_thread::get_id();
     return [] {};
   });
-  test::poll_until(session, [&] { return reader.load() != std::thread::id(); });
+  test::poll_until(session, [&] { return reads.load(); });  // it is behind that job: the next one that wakes is held
   held = true;
   session.open_model(folder.path().string());
   // Behind the tokenizer, before the gates.
@@ -269,7 +271,7 @@ TEST_CASE("in a session a gate is chosen by name, and goes before the others of 
     }
   };
   session.open_model(folder.path().string());
-  wait([&] { return session.engine().model() && session.gates().known(); });
+  wait([&] { return test::has_model(session); });
   CHECK(session.state()["gates"] == json{"a-half", "b-most"});
   session.set_policy(PolicySpec::parse("wg-kv"));
   REQUIRE(session.used_gate());
@@ -277,7 +279,7 @@ TEST_CASE("in a session a gate is chosen by name, and goes before the others of 
   CHECK(session.engine().gates_to_load().empty());  // the engine has it: nothing is loaded again
   session.use_gate("b-most");
   CHECK(session.used_gate()->gate.name == "b-most");
-  wait([&] { return session.engine().model().has_value(); });
+  wait([&] { return test::has_model(session); });
   CHECK(session.engine().gates_to_load() == std::vector{(folder / "gates/b-most").string()});
   CHECK(session.command_line().find(" --gate ") != std::string::npos);
   session.use_gate("a-half");
@@ -294,7 +296,7 @@ TEST_CASE("a loaded gate is let go of unless it decides, and a run's command nam
   save_gate(others / "more", random_gate(4, 0.4));
   const std::string more = (others / "more").string(), second = (folder / "gates/b-most").string();
   app::Session session({.engine_command = "exec " + test::fake_engine().string(), .trace_program = {}, .wake = [] {}});
-  const auto loaded = [&] { return session.engine().model() && session.gates().known(); };
+  const auto loaded = [&] { return test::has_model(session); };
   const auto refusal = [&](const std::string& name) { return test::error_of([&] { session.drop_gate(name); }); };
   session.open_model(folder.path().string());
   test::poll_until(session, loaded);
@@ -360,12 +362,13 @@ TEST_CASE("a run by one gate of a kind is previewed and told by the name of the 
   app::Session session(
       {.engine_command = "exec " + test::real_engine().string(), .device = "cpu", .trace_program = {}, .wake = [] {}});
   session.open_model(folder.path().string());
-  test::poll_until(session, [&] { return session.engine().model() && session.gates().known(); });
+  test::poll_until(
+      session, [&] { return test::has_model(session); }, 120);  // LibTorch comes from the disk
   session.next_run().set_prompt("one two three four five six seven eight nine ten eleven twelve thirteen fourteen");
   session.next_run().set_max_tokens(8);
   session.set_policy(PolicySpec::parse("wg-kv:threshold=0.5,sinks=0,window=4"));
   session.start_run();
-  const auto ended = [&] { return session.engine().model() && !session.run_in_progress(); };
+  const auto ended = [&] { return test::has_model(session) && !session.run_in_progress(); };
   test::poll_until(session, ended);
   REQUIRE(session.a());
   CHECK(session.a()->run->scorer.text == "WG-KV, delay 0, gate a-half");

@@ -32,7 +32,7 @@ struct Start {
   void open(const fs::path& model) {
     session.open_model(model.string());
     workspace.undo().observe();  // as after a command
-    wait([&] { return session.engine().model() && session.gates().known() && !words_pending(model); });
+    wait([&] { return test::has_model(session) && !words_pending(model); });
   }
   bool words_pending(const fs::path& model) const {
     return session.next_run().has_chat() != fs::exists(model / "chat_template.jinja");
@@ -73,7 +73,7 @@ TEST_CASE("A model that is opened again has the policy, the gate and the chat th
     start.open(chatty);
     start.session.next_run().set_raw(false);
     start.session.add_gate(gate.string());
-    start.wait([&] { return start.session.used_gate() && start.session.engine().model(); });
+    start.wait([&] { return start.session.used_gate() && test::has_model(start.session); });
     start.session.set_policy(PolicySpec::parse("wg-kv:threshold=0.3"));
     REQUIRE(start.chosen() == of_chatty);
     start.open(plain);

@@ -11,6 +11,13 @@
 
 namespace kvscope::test {
 
+/// Whether a run may begin: the engine has the model, and its folder has been read. An engine may be ready before that, and a
+/// test that waited for it alone goes on by who was quicker.
+inline bool has_model(const app::Session& session) {
+  return session.engine().state() == app::EngineState::ready && session.engine().model() &&
+         !session.reads_model_folder();
+}
+
 /// Fails the test with the session's state after that many seconds, more under a sanitizer.
 template <typename Condition>
 void poll_until(app::Session& session, Condition condition, int seconds = 25) {

@@ -60,7 +60,8 @@ Result run(const Launch& launch) {
   rusage usage{};
   while (::wait4(pid, &status, WNOHANG, &usage) == 0) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (launch.interrupt_after >= 0 && seconds > launch.interrupt_after && interrupted < 0) {
+    const bool is_time = launch.interrupt_after >= 0 && seconds > launch.interrupt_after;
+    if (interrupted < 0 && (is_time || (launch.interrupt_when && launch.interrupt_when()))) {
       ::kill(launch.whole_group ? -pid : pid, launch.interrupt);
       interrupted = seconds;
     }

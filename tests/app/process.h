@@ -28,10 +28,11 @@ struct Launch {
   std::map<std::string, std::string> environment;  // over ours; an empty value removes the variable
   std::filesystem::path folder;                    // to work in; empty: ours
   double interrupt_after = -1;                     // seconds until `interrupt`
+  std::function<bool()> interrupt_when = {};       // or as soon as this holds: no clock knows how far a program is
   int interrupt = SIGINT;
   bool whole_group = false;  // it gets a process group of its own, all of which is interrupted, as a terminal does it
   double timeout = 60 * kSlowdown;       // seconds until it is killed
-  std::function<bool()> kill_when = {};  // or as soon as this holds: no clock knows how far a program is
+  std::function<bool()> kill_when = {};  // or as soon as this holds
 };
 Result run(const Launch& launch);
 

@@ -10,6 +10,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/trace/trace_file.h"
+#include "tests/app/poll_until.h"
 #include "tests/app/sweep_support.h"
 #include "tests/support/random_run.h"
 #include "tests/support/skip.h"
@@ -40,7 +41,7 @@ struct Program {
   json studies() const { return session.state()["studies"]; }
   void open_model(const fs::path& model) {
     session.open_model(model.string());
-    wait([&] { return session.engine().state() == EngineState::ready && session.gates().known(); });
+    wait([&] { return test::has_model(session); });
   }
   void open_study(const fs::path& path) {
     commands.execute("study.open", {{"path", path.string()}});

@@ -47,12 +47,24 @@ struct Sweep {
   std::string engine = fake_engine().string();  // empty: the real one
   std::string recipe = "r.json";
 
-  Result run(double kill_after = 60 * kSlowdown, double interrupt_after = -1) const {
+  std::vector<std::string> argv() const {
     std::vector<std::string> argv = {kvscope().string(), "sweep", (folder / recipe).string()};
     if (!name.empty()) argv.insert(argv.end(), {"-o", (folder / name).string()});
     if (!engine.empty()) argv.insert(argv.end(), {"--engine", engine});
     argv.insert(argv.end(), options.begin(), options.end());
-    return test::run({.argv = argv, .interrupt_after = interrupt_after, .timeout = kill_after});
+    return argv;
+  }
+  Result run(double kill_after = 60 * kSlowdown) const { return test::run({.argv = argv(), .timeout = kill_after}); }
+  /// It has an answer, and more are to come.
+  bool has_an_answer() const {
+    return read_text(folder / (name + ".answers")).find("\"answer\":") != std::string::npos;
+  }
+  /// Killed, or interrupted, as soon as that is so.
+  Result run_until_an_answer() const {
+    return test::run({.argv = argv(), .kill_when = [this] { return has_an_answer(); }});
+  }
+  Result run_interrupted_at_an_answer() const {
+    return test::run({.argv = argv(), .interrupt_when = [this] { return has_an_answer(); }});
   }
   StudyTable study() const { return read_study(kvscope(), folder / name); }
 };

@@ -35,7 +35,7 @@ TEST_CASE("A chat's answer is copied while it comes, from a button that no answe
   window.frames(3);
   CHECK(window.text("chat.copy_answer").empty());  // there is no answer
   window.command("policy.set", {{"policy", "full"}});
-  window.command("run.max_tokens", {{"n", 200}});
+  window.command("run.max_tokens", {{"n", 1500}});  // more than it hears of
   window.command("run.start");
   window.wait({{"/a/n_tokens", {{"at_least", 120}}}});
   window.frames(3);

@@ -190,7 +190,7 @@ TEST_CASE("The status line tells how far the answer is, and where a run was stop
   window.wait({{"/model", {{"not", nullptr}}}});
   window.command("prompt.set", {{"text", "one two three four five"}});
   window.command("policy.set", {{"policy", "full"}});
-  window.command("run.max_tokens", {{"n", 400}});
+  window.command("run.max_tokens", {{"n", 1000}});
   window.command("run.start");
   window.wait({{"/progress/phase", "decode"}, {"/progress/value", {{"at_least", 25}}}});
   const double before = window.state()["progress"]["value"];
@@ -198,7 +198,7 @@ TEST_CASE("The status line tells how far the answer is, and where a run was stop
   const std::string running = window.text("status");
   const double after = window.state()["progress"]["value"];
   CHECK(running.starts_with("decode "));
-  CHECK(running.find(" / 400, ") != std::string::npos);
+  CHECK(running.find(" / 1000, ") != std::string::npos);
   CHECK(running.find(" tok/s, 0:") != std::string::npos);
   const double decoded = std::stod(running.substr(std::string("decode ").size()));
   CHECK(decoded >= before);
@@ -218,7 +218,7 @@ TEST_CASE("The status line tells how far the answer is, and where a run was stop
   window.frames(3);
   const auto run = window.state()["a"];
   const int n_new = run["n_tokens"].get<int>() - run["prompt_len"].get<int>();
-  CHECK(window.text("status") == "stopped at " + std::to_string(n_new) + " of 400 new tokens");
+  CHECK(window.text("status") == "stopped at " + std::to_string(n_new) + " of 1000 new tokens");
 }
 
 TEST_CASE("The window opens on what set-up fetched, as a chat, and the tiny sample is one entry of the menu away") {

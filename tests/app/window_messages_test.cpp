@@ -83,7 +83,8 @@ TEST_CASE("Of several messages the newest is seen, unless there is no engine") {
 TEST_CASE("Of several errors that are shown one is dismissed, by a double click too, and the others stay in sight") {
   if (skip_without_display()) return;
   const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+  // Small: of frames that take 0.15 s a double click would be two.
+  WindowDriver window(display, {.engine = fake(), .words = {"--size", "800x600"}});
   decode_short(window);
   for (const char* name : {"first", "second", "third"}) {
     window.command("file.open", {{"path", std::string("/nowhere/") + name}});

@@ -228,7 +228,12 @@ json undone_part(const json& state) {
 
 void close_all(WindowDriver& window) {
   for (int i = 0; i < 4; ++i) window.inputs({"key", "Escape"}), window.frames(2);
-  if (window.state()["running"]) window.command("run.cancel");
+  if (window.state()["running"]) {
+    try {
+      window.command("run.cancel");
+    } catch (const std::runtime_error&) {  // it has ended since
+    }
+  }
   window.wait({{"/running", false}});
 }
 

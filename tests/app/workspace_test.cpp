@@ -11,6 +11,7 @@
 #include "app/workspace/settings.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
+#include "tests/app/poll_until.h"
 #include "tests/app/process.h"
 #include "tests/support/random_run.h"
 
@@ -63,7 +64,7 @@ class Start {
   void decode(const std::string& policy) {
     if (!session.engine().model()) {
       session.open_model("some/model");
-      wait([&] { return session.engine().model().has_value(); });
+      wait([&] { return test::has_model(session); });
     }
     session.next_run().set_prompt(prompt_of(60));
     session.next_run().set_max_tokens(6);
@@ -175,7 +176,7 @@ TEST_CASE("A preview that stood in B's place is there again, and a B that was lo
     CHECK(next.session.shown_b()->run->policy.value("window") == (guesses ? 30 : 20));
     if (asks) next.session.show(1, 2);
     next.session.open_model("some/model");
-    next.wait([&] { return next.session.engine().model().has_value() && !next.session.preview().pending(); });
+    next.wait([&] { return test::has_model(next.session) && !next.session.preview().pending(); });
     CHECK(next.session.shown_b()->preview == (guesses && !asks));
     next.workspace.finish();
   }
@@ -216,7 +217,7 @@ TEST_CASE("A run that goes on is on disk every few seconds, and whoever is kille
   {
     Start killed(folder.path(), {}, "--slow 15");
     killed.session.open_model("some/model");
-    killed.wait([&] { return killed.session.engine().model().has_value(); });
+    killed.wait([&] { return test::has_model(killed.session); });
     killed.session.next_run().set_prompt(prompt_of(60));
     killed.session.next_run().set_max_tokens(900);  // longer than whoever waits
     killed.session.set_policy(PolicySpec::parse("kvpop:budget=70,sinks=2,window=8"));
@@ -247,7 +248,7 @@ TEST_CASE("A window that ends in the midst of a run keeps what was decoded") {
   {
     Start first(folder.path(), {}, "--slow 15");
     first.session.open_model("some/model");
-    first.wait([&] { return first.session.engine().model().has_value(); });
+    first.wait([&] { return test::has_model(first.session); });
     first.session.next_run().set_prompt(prompt_of(60));
     first.session.next_run().set_max_tokens(400);
     first.session.set_policy(PolicySpec::parse("streaming:window=20"));
@@ -271,7 +272,7 @@ TEST_CASE("A run whose engine died is there again with the reason, and one witho
     failed = *first.session.a()->run;
     REQUIRE(failed.status == RunStatus::failed);
     first.session.restart_engine();
-    first.wait([&] { return first.session.engine().state() == EngineState::ready; });
+    first.wait([&] { return test::has_model(first.session); });
     first.session.next_run().set_prompt(prompt_of(5000));  // more than the model takes
     first.session.start_run();
     first.wait([&] { return !first.session.run_in_progress(); });

@@ -2,6 +2,7 @@
 // die. For tests and for trying the window.
 //
 //   --slow MS          sleep so long in each decode step
+//   --hold             wait before a run's tokens, or a job's second row, until it is cancelled; 20 s at most
 //   --slow-oracle MS   sleep so long behind the first new token, as the oracle that reads the prompt then does
 //   --late-progress    say before each decode step how far the prompt is
 //   --die-at-token N   kill itself before the N-th generated token, or answer of an evaluation, ...
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstdio>
@@ -45,7 +47,7 @@ struct Options {
   int die_at_token = -1;
   std::string once, fail;
   GatesOfModel gates;
-  bool hang = false, late_progress = false;
+  bool hang = false, hold = false, late_progress = false;
 };
 
 // "sp_kv,0.9,64", with the scorer's delay behind it where it says one: "kvpop_mlstm,0,64,64"
@@ -68,6 +70,8 @@ Options parse(int argc, char** argv) {
     const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
     if (word == "--hang") {
       options.hang = true;
+    } else if (word == "--hold") {
+      options.hold = true;
     } else if (word == "--late-progress") {
       options.late_progress = true;
     } else if (word == "--slow" && value) {
@@ -113,6 +117,7 @@ class Server {
       const std::scoped_lock lock(mutex_);
       if (message && message->value("type", "") == "cancel") {
         cancelled_id_ = message->value("target", -1);
+        changed_.notify_all();
         continue;
       }
       requests_.push_back(message ? *message : nlohmann::json());
@@ -127,6 +132,12 @@ class Server {
     nlohmann::json request = std::move(requests_.front());
     requests_.pop_front();
     return request;
+  }
+
+  /// No clock knows when a cancel arrives on a busy machine.
+  void hold(int id) {
+    std::unique_lock lock(mutex_);
+    if (options_.hold) changed_.wait_for(lock, std::chrono::seconds(20), [this, id] { return cancelled_id_ == id; });
   }
 
   void answer(const nlohmann::json& request) {
@@ -179,6 +190,7 @@ class Server {
     hooks.before_step = [this, id](int n) {
       if (options_.late_progress) channel_.write(protocol::progress(id, "prefill", 11, 12));
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
+      if (n == 0) hold(id);
       if (n == options_.die_at_token) die();
     };
     // As the engine does: a policy that reads no scores has none.
@@ -241,6 +253,7 @@ class Server {
     int rows = 0;
     for (; rows < 3 && cancelled_id_ != id; ++rows) {
       channel_.write(protocol::progress(id, name, rows, 3));
+      hold(id);
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
       channel_.write(protocol::row(id, name + " row " + std::to_string(rows), {{"row", rows}}));
     }

@@ -10,11 +10,11 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-/// Makes the picture of 1 in some 20 ms.
+/// Makes the picture of 1 in some 100 ms: the time that it stays then is more than a thread has to wait for its turn.
 Rebuild<int> made_of_one() {
   Rebuild<int> rebuild;
   CHECK(rebuild.due(1));
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   rebuild.done();
   redraw_at = kNoRedraw;
   return rebuild;

@@ -27,7 +27,7 @@ struct Line {
   }
   /// What is painted once the characters have come that were asked for.
   std::string draw(const std::string& text, float room, Cut cut = Cut::end, float down = 0) {
-    for (int i = 0; i < 2000 && (i < 3 || glyphs.busy()); ++i) {
+    for (int i = 0; i < 10000 && (i < 3 || glyphs.busy()); ++i) {
       glyphs.add_ready();
       window.frame([&] {
         ImGui::SetCursorPosY(ImGui::GetCursorPosY() + down);
@@ -37,6 +37,7 @@ struct Line {
       glyphs.send();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    REQUIRE_FALSE(glyphs.busy());
     return window.written_in("line");
   }
   double width() const { return window.items.find("line")->w; }
