@@ -145,7 +145,7 @@ std::string Session::chat_answer() const {
   return entry ? answer_on_show()->so_far + answer_text(*entry->run, entry->stop) : "";
 }
 
-// A turn that has been answered is part of what the next one is asked with; one that could not be is a draft again. Where the
+// A turn that has been answered is part of what the next one is asked with; one that failed or was stopped before a word is a draft again. Where the
 // chat is another by now (undone, edited), the answer is its run's alone, and that of the states that asked.
 void Session::take_answer() {
   const RunEntry* entry = find_run(chat_.run);
@@ -160,7 +160,7 @@ void Session::take_answer() {
     return;
   }
   const bool asked = !turns.empty() && turns.back().role == "user";
-  if (on_show && entry->run->status == RunStatus::failed && asked && parameters().prompt.empty())
+  if (on_show && entry->run->status != RunStatus::complete && asked && parameters().prompt.empty())
     next_run_.edit_turn(static_cast<int>(turns.size()) - 1);
 }
 

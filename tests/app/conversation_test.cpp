@@ -38,7 +38,7 @@ class Fixture {
       if (t["name"] == "Qwen3") std::ofstream(folder_ / "tokenizer_config.json") << json{{"chat_template", t["text"]}};
     }
     session.open_model(folder_.path().string());
-    wait([&] { return session.engine().model().has_value() && session.next_run().has_chat(); });
+    wait([&] { return test::has_model(session) && session.next_run().has_chat(); });
     session.next_run().set_raw(false);
     session.set_policy(PolicySpec::parse("full"));
     session.next_run().set_max_tokens(6);
@@ -135,7 +135,6 @@ TEST_CASE("No run begins before its prompt can be counted, and one does where no
   Session& session = fixture.session;
   session.next_run().set_prompt("One, two?");
   const std::string model = session.engine().model_path();
-  fixture.wait([&] { return !session.reads_model_folder(); });
   for (const std::string& tokenizer : {model, model + "/no such folder"}) {
     session.next_run().read_tokenizer(tokenizer);
     CHECK(why_not(session, RunKind::start) == "The model is being loaded.");
@@ -267,6 +266,33 @@ TEST_CASE("A stopped answer is a turn as far as it came, and a run that fails gi
   CHECK(session.a()->run->status == RunStatus::cancelled);  // what failed without a token takes no place
   CHECK(fixture.chat().turns.size() == 2);
   CHECK(session.parameters().prompt == "Too long.");
+}
+
+// It stood there as a turn that nothing answered until it was edited.
+TEST_CASE("Who stops an answer before its first word has the question back, and undo knows of it") {
+  Fixture fixture("--hold");
+  Session& session = fixture.session;
+  Layout layout;
+  Appearance appearance;
+  Undo undo(session, layout, appearance);
+  session.next_run().set_prompt("How warm is it?");
+  undo.start();
+  session.start_run();
+  undo.observe();
+  session.engine().cancel_run();
+  fixture.wait([&] {
+    undo.observe_automatic();
+    return !session.run_in_progress();
+  });
+  undo.observe_automatic();
+  REQUIRE(session.runs().size() == 1);
+  CHECK(session.runs()[0].run->status == RunStatus::cancelled);
+  CHECK(session.runs()[0].run->n_tokens() <= session.runs()[0].run->prompt_len);
+  CHECK(fixture.chat().turns.empty());
+  CHECK(session.parameters().prompt == "How warm is it?");
+  while (undo.history().can_undo()) undo.undo();
+  CHECK(session.parameters().prompt == "How warm is it?");
+  CHECK(fixture.chat().turns.empty());
 }
 
 TEST_CASE("A question whose engine died before a word of its answer is a turn again when the run goes on") {
