@@ -82,7 +82,7 @@ bool draw_list(Panel& panel, const char* key, const std::string& letter, const s
   const int steps = steps_of_keys(panel, letter);
   int at = steps == 0 ? was : ((std::max(0, was) + steps) % n + n) % n;
   const std::string shown = at < 0 ? now : all[static_cast<std::size_t>(at)].label;
-  if (ImGui::BeginCombo((std::string("##") + key).c_str(), shown.c_str())) {
+  if (views::begin_combo((std::string("##") + key).c_str(), shown)) {
     for (int i = 0; i < n; ++i) {
       if (ImGui::Selectable(all[static_cast<std::size_t>(i)].label.c_str(), i == at)) at = i;
     }

@@ -27,7 +27,7 @@ bool is_share(const ParameterInfo& info, double value) { return info.may_be_shar
 bool draw_choice(const ParameterInfo& info, const std::string& label, double& value) {
   const auto now = static_cast<std::size_t>(value);
   bool changed = false;
-  if (!ImGui::BeginCombo(label.c_str(), std::string(info.choices[now]).c_str())) return false;
+  if (!views::begin_combo(label.c_str(), std::string(info.choices[now]))) return false;
   for (std::size_t i = 0; i < info.choices.size(); ++i) {
     if (!ImGui::Selectable(std::string(info.choices[i]).c_str(), i == now)) continue;
     value = static_cast<double>(i);

@@ -126,7 +126,7 @@ void draw_policy_choice(Panel& panel) {
   ImGui::SetNextItemWidth(-1);
   const PopupStyle style(panel);
   const std::string title = info ? title_with_gate(panel, *info) : now.name;
-  if (ImGui::BeginCombo("##policy", title.c_str(), ImGuiComboFlags_HeightLargest)) {
+  if (views::begin_combo("##policy", title, ImGuiComboFlags_HeightLargest)) {
     for (const PolicyGroup group :
          {PolicyGroup::nothing, PolicyGroup::attention, PolicyGroup::gate_here, PolicyGroup::gate_missing})
       draw_policy_group(panel, group);

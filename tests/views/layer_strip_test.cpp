@@ -473,7 +473,7 @@ TEST_CASE("Frames of every view over a live run of 36 x 8 x 131072", "[.bench]")
     if (i % 100 == 95) show_span(selection, {}, *a.run);
     if (i % 6 == 0) ++a.revision;  // ten snapshots a second
     timed("frame", [&] {
-      window.frame([&] {
+      window.draw_once([&] {
         for (const auto& view : views) {
           ImGui::BeginChild(view->id(), {380, 800});
           timed(view->id(), [&] { view->draw(context); });

@@ -8,6 +8,7 @@
 #include "tests/support/random_run.h"
 #include "tests/views/view_stage.h"
 #include "views/cache_timeline_view.h"
+#include "views/widgets/chrome.h"
 
 using namespace kvscope;
 using namespace kvscope::views;
@@ -113,4 +114,17 @@ TEST_CASE("Lines are broken at spaces: a number stays whole") {
     CHECK(in_lines(text, 100, 2).find('\n') != std::string::npos);
     CHECK(in_lines("", 100, 2).empty());
   });
+}
+
+TEST_CASE("A list that has less room than what was chosen of it says so, and has it whole where there is room") {
+  test::HeadlessWindow window(true, {400, 200});
+  const std::string_view names[] = {"KVpop heads (27 of 90 global)"};
+  int chosen = 0;
+  const auto written = [&](float width) {
+    window.frame([&] { drop_down(window.services, "gate", names, {}, chosen, width); });
+    CHECK(window.items.text("gate") == names[0]);
+    return window.written_in("gate");
+  };
+  CHECK_THAT(written(140), Catch::StartsWith("KVpop") && Catch::EndsWith("…"));
+  CHECK(written(300) == without_blanks(std::string(names[0])));
 }

@@ -27,6 +27,8 @@ class HeadlessWindow {
   /// One frame with one window of the whole size, filled by `draw`; more of them where a picture waits for its turn.
   void frame(const std::function<void()>& draw);
   /// From the next frame on.
+  /// A frame alone, whether or not a picture waits for its turn: for who measures frames.
+  void draw_once(const std::function<void()>& draw);
   void resize(ImVec2 size) { size_ = size; }
   /// Moves the mouse to the item, then presses and releases over three frames. REQUIREs that the item is on the screen.
   void click(const std::string& item, const std::function<void()>& draw);
@@ -44,8 +46,6 @@ class HeadlessWindow {
   views::ViewServices services;
 
  private:
-  void draw_once(const std::function<void()>& draw);
-
   ImGuiContext* context_;
   ImVec2 size_;
   int n_vertices_ = 0;

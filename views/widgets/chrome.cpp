@@ -168,13 +168,18 @@ int rows_of_tabs(const ViewServices& services, std::span<const std::string_view>
 
 }  // namespace
 
+bool begin_combo(const char* label, const std::string& shown, ImGuiComboFlags flags) {
+  const float room = ImGui::CalcItemWidth() - ImGui::GetFrameHeight() - 2 * ImGui::GetStyle().FramePadding.x;
+  return ImGui::BeginCombo(label, cut_to(shown, room).c_str(), flags);
+}
+
 bool drop_down(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
                std::span<const std::string_view> hints, int& chosen, float width) {
   const int before = chosen;
   const std::string now(names[static_cast<std::size_t>(chosen)]);
   ImGui::PushID(prefix);
   ImGui::SetNextItemWidth(std::min(services.theme->px(width), ImGui::GetContentRegionAvail().x));
-  const bool open = ImGui::BeginCombo("##choice", now.c_str(), ImGuiComboFlags_HeightLarge);
+  const bool open = begin_combo("##choice", now, ImGuiComboFlags_HeightLarge);
   services.items->add_text(prefix, last_item(), now);
   for (int i = 0; open && i < static_cast<int>(names.size()); ++i) {
     if (ImGui::Selectable(std::string(names[static_cast<std::size_t>(i)]).c_str(), i == chosen)) chosen = i;

@@ -52,6 +52,9 @@ void hint_of(const ViewServices& services, std::string_view hint);
 /// Frames the item drawn last while the keyboard is at it: for items that ImGui draws nothing of, as an InvisibleButton.
 void frame_focused_item();
 
+/// ImGui::BeginCombo; of a text that is longer than the room before its arrow, the beginning and an ellipsis.
+bool begin_combo(const char* label, const std::string& shown, ImGuiComboFlags flags = ImGuiComboFlags_None);
+
 /// One of several, side by side in `most_rows` rows at most, else as a drop_down(); true when it changed. Items "prefix.0",
 /// "prefix.1" ... `hints` (may be empty) are tooltips.
 bool segmented(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
