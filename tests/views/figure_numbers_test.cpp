@@ -133,6 +133,38 @@ TEST_CASE("the strip counts the heads that see each token") {
   CHECK(*std::max_element(position.begin(), position.end()) == q - g.window);
 }
 
+TEST_CASE("a strip's axis of tokens has its name once, over its numbers, and the colour bar is as high as all lines") {
+  const RunRecord run = random_run(5);
+  TokenStripOptions options;
+  options.count = 40;
+  options.bands = GENERATE(1, 2, 4);
+  options.preview = GENERATE(false, true);
+  const FigureStyle style;
+  const Figure figure = token_strip_figure(run, options, style).figure;
+  std::vector<Text> names;
+  double lowest_number = 0;  // of those over the first line
+  const Box first = figure.panel("strip")->box;
+  for (const auto& item : figure.items) {
+    const auto* text = std::get_if<Text>(&item);
+    if (text && text->utf8 == "Token position") names.push_back(*text);
+    if (text && text->size < style.tick_size && text->at.y < first.y)
+      lowest_number = std::max(lowest_number, text->at.y);
+  }
+  REQUIRE(names.size() == 1);
+  REQUIRE(lowest_number > 0);
+  CHECK(names[0].at.y + 0.5 * names[0].size <= lowest_number - 0.5 * style.tick_size);
+  CHECK(names[0].at.y - 0.5 * names[0].size >= 0);
+  const Box last = figure.panel(options.bands == 1 ? "strip" : "strip." + std::to_string(options.bands - 1))->box;
+  const Image* bar = nullptr;
+  for (const auto& item : figure.items) {
+    const auto* image = std::get_if<Image>(&item);
+    if (image && image->box.x > first.right()) bar = image;
+  }
+  REQUIRE(bar);
+  CHECK(bar->box.y == Approx(first.y));
+  CHECK(bar->box.bottom() == Approx(last.bottom()));
+}
+
 TEST_CASE("one head's strip has what colours it, and B's fate of the tokens that both runs have") {
   const RunRecord a = random_run(5);
   RunRecord b = random_run(5, {.policy = "streaming:window=60"});

@@ -120,7 +120,7 @@ Layout lay_out(const RunRecord& run, const Range& range, const Rows& rows, const
   const int n = range.end - range.begin;
   l.left = s.label_size + 4 + text_width("00", FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength + 1;
   const bool preview = o.preview || o.preview_b;
-  l.top = 2 + s.tick_size * 1.35 + (preview ? s.tick_size * 1.5 + 4 : 0);
+  l.top = 2 + s.label_size * 1.3 + s.tick_size * 1.35 + (preview ? s.tick_size * 1.5 + 4 : 0);
   l.band_w = s.width - l.left - (bar_w > 0 ? bar_w + 9 : 0) - 4;
   const int wanted = static_cast<int>(std::ceil(n * kReadableColumn / l.band_w));
   l.bands = std::clamp(o.bands > 0 ? o.bands
@@ -226,6 +226,10 @@ void draw_band(FigureBuilder& b, const RunRecord& run, const TokenStripOptions& 
                        : "Layer",
           {s.label_size / 2 + 1, box.centre().y}, Anchor::middle, 90);
 
+  if (index == 0) {
+    b.label("Token position",
+            {box.centre().x, box.y - FigureBuilder::kTickLength - 1.5 - 0.9 * s.tick_size - 0.6 * s.label_size});
+  }
   const double position = text_width(std::to_string(range.end), FontRole::text, s.tick_size) + 6;
   const int every = tick_stride(end - begin, column, position);
   for (int t = (begin + every - 1) / every * every; t < end; t += every) {  // positions above, tokens beneath
@@ -364,9 +368,7 @@ BuiltFigure token_strip_figure(const RunRecord& run, const TokenStripOptions& o,
   if (o.preview || o.preview_b) b.preview_badge(l.left + l.band_w + 1, style.tick_size * 1.5 + 1);
   if (!legend.empty()) b.legend({l.left, l.top + bands_h + 4}, style.width - l.left, legend);
   if (rows.scaled()) {
-    const double bar_h = std::min(bands_h - l.label_h, 110.0);
-    b.colour_bar({l.left + l.band_w + 9, l.top + std::max(0.0, (l.strip_h - bar_h) * 0.5) * (l.bands == 1), 0, bar_h},
-                 rows.scale);
+    b.colour_bar({l.left + l.band_w + 9, l.top, 0, bands_h - l.label_h}, rows.scale);  // beside all that it is for
   }
   b.figure().title = rows.heads ? "Tokens in the cache, by KV head" : "KV heads retaining each token";
   const SpanCells cells({range.begin, range.end}, kMaxStripColumns * l.bands);
