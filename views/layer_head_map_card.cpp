@@ -49,11 +49,12 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
   const Palette& p = services_.theme->palette;
   const MetricInfo& info = metric_info(context.selection->metric);
   const HoverCard card(services_);
-  ImGui::PushTextWrapPos(services_.theme->px(380));
+  const float room = services_.theme->px(380);
+  ImGui::PushTextWrapPos(room);
   draw_text(services_.theme->fonts.bold, p.text,
             "Layer " + std::to_string(layer) + " · KV head " + std::to_string(kv_head));
   const std::string line = value_line(context, head);
-  text_in(p.text, line);
+  text_in(p.text, in_lines(line, room - ImGui::GetCursorPosX(), 4));  // ImGui would break a number at its point
   services_.items->add_text("map.hover", last_item(), line);
   if (part < why_none_.size() && !why_none_[part].empty()) {
     const bool beside = drawn_.compare == MapCompare::side_by_side;

@@ -1,6 +1,7 @@
 #include "app/command/argument_line.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "app/process/usage.h"
@@ -21,6 +22,20 @@ nlohmann::json value_of(const Argument& argument, const std::string& text) {
   const nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
   if (argument.kind.starts_with("[")) return value.is_array() ? value : nlohmann::json::array({text});
   return value.is_number() || value.is_boolean() ? value : nlohmann::json(text);
+}
+
+/// "3 7", "3, 7": the values alone, in the order in which they are asked for. Nothing if they are not so many numbers.
+nlohmann::json ordered_values(const std::vector<Argument>& arguments, std::string line) {
+  std::ranges::replace(line, ',', ' ');
+  std::istringstream words(line);
+  nlohmann::json json = nlohmann::json::object();
+  std::size_t n = 0;
+  for (std::string word; words >> word; ++n) {
+    const nlohmann::json value = nlohmann::json::parse(word, nullptr, false);
+    if (n == arguments.size() || !value.is_number()) return nlohmann::json::object();
+    json[arguments[n].name] = value;
+  }
+  return json;
 }
 
 /// "layer 3, token 7". What follows a comma and names no argument belongs to the value before it.
@@ -64,11 +79,19 @@ std::vector<Argument> arguments_of(const std::string& description) {
   return arguments;
 }
 
+bool takes_order(const std::vector<Argument>& arguments) {
+  return arguments.size() > 1 && std::all_of(arguments.begin(), arguments.end() - 1,
+                                             [](const Argument& argument) { return argument.kind.empty(); });
+}
+
 nlohmann::json parse_arguments(const Command& command, const std::string& typed) {
   const std::string line(trim(typed));
   const std::vector<Argument> arguments = arguments_of(command.arguments);
   if (line.empty() || arguments.empty()) return nlohmann::json::object();
-  if (arguments.size() > 1) return named_values(arguments, line);
+  if (arguments.size() > 1) {
+    const nlohmann::json ordered = takes_order(arguments) ? ordered_values(arguments, line) : nlohmann::json::object();
+    return ordered.empty() ? named_values(arguments, line) : ordered;
+  }
   return {{arguments[0].name, value_of(arguments[0], line)}};
 }
 

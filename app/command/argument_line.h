@@ -14,7 +14,10 @@ struct Argument {
 };
 /// Of a description as commands have it: "turn: number", "layer, kv_head: numbers", "path: file | text: text".
 std::vector<Argument> arguments_of(const std::string& description);
-/// What was typed as a command's arguments: the value of the only one, or "name value, name value". Nothing: none.
+/// All are numbers of one kind, "layer, kv_head, token: numbers", and may be given by their order alone.
+bool takes_order(const std::vector<Argument>& arguments);
+/// What was typed as a command's arguments: the value of the only one, "name value, name value", or numbers in their order.
+/// Nothing: none.
 /// Throws Error (usage) where a part names no argument.
 nlohmann::json parse_arguments(const Command& command, const std::string& typed);
 /// It does nothing of use without them: it has no key that calls it, no dialog that asks, and says no default.

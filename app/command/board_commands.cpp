@@ -48,11 +48,6 @@ void set_heads(Session& session, const nlohmann::json& arguments) {
   board.rule.clear();
 }
 
-void export_board(Session& session, UiState& ui, const nlohmann::json& arguments) {
-  const BoardHeads heads = heads_on_board(session);
-  export_heads_of_a(session, ui, arguments, "board.export", heads.selection, heads.sizes);
-}
-
 /// One folder for each choice, so that a choice that was measured before is found under its name again.
 std::filesystem::path folder_of(const BoardHeads& heads) {
   Fnv1a hash;
@@ -74,6 +69,11 @@ void measure_board(Session& session) {
 }
 
 }  // namespace
+
+void export_board(Session& session, UiState& ui, const nlohmann::json& arguments) {
+  const BoardHeads heads = heads_on_board(session);
+  export_heads_of_a(session, ui, arguments, "board.export", heads.selection, heads.sizes);
+}
 
 void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto has_run = [&session] { return views::drawable(session.shown_a()); };

@@ -206,9 +206,19 @@ HeadQuestion head_question(const nlohmann::json& arguments) {
   return question;
 }
 
+constexpr std::string_view kHeadBoard = "head_board";
+
 // The heads are chosen before a path is asked for: one pass over one run's lifetimes, and whoever says where to sees
 // what will be written, or why nothing can be.
-void export_heads(Session& session, UiState& ui, const nlohmann::json& arguments) {
+void export_heads(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
+  // Whoever sees the board means its heads, unless others are asked for.
+  const bool board =
+      ui.maximised.empty()
+          ? std::ranges::any_of(main_row(ui, views), [](const views::View* view) { return view->id() == kHeadBoard; })
+          : ui.maximised == kHeadBoard;
+  const auto asks_for = [&](const char* name) { return has_argument(arguments, name); };
+  if (board && !asks_for("strategy") && !asks_for("share") && !asks_for("count") && !asks_for("seed"))
+    return export_board(session, ui, arguments);
   const auto run = session.shown_a()->run;
   export_heads_of_a(session, ui, arguments, "heads.export", choose_heads({run.get()}, head_question(arguments)),
                     local_sizes({run.get()}, {}, {}));
@@ -237,8 +247,9 @@ void add_export_commands(CommandRegistry& registry, Session& session, UiState& u
   registry.add({"heads.export", "Export the heads of a hybrid (DuoAttention)", "File", "Ctrl+H",
                 std::string("strategy: a, b, c or d (d), share: number (0.25), count: number, seed: number, ") +
                     kHeadExportArguments,
-                has_run,
-                [&session, &ui](const nlohmann::json& arguments) { return export_heads(session, ui, arguments); }});
+                has_run, [&session, &ui, &views](const nlohmann::json& arguments) {
+                  return export_heads(session, ui, views, arguments);
+                }});
 }
 
 }  // namespace kvscope::app

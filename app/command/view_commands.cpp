@@ -160,7 +160,7 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   registry.add(command(
       "view.colours", "Colours of the maps: viridis or cividis", "View", "",
       [&ui](const nlohmann::json& arguments) { choose_colours(ui, arguments); }, "name: name (the other one)"));
-  add("view.larger", "Larger", "Ctrl+= Ctrl++", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
+  add("view.larger", "Larger", "Ctrl+= Ctrl++ Ctrl+Shift+=", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
   add("view.smaller", "Smaller", "Ctrl+-", [&ui] { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
   add("view.normal_size", "Normal size", "Ctrl+0", [&ui] { ui.zoom = 1; });
   add("focus.next", "Controls by keys: next part of the window", "Tab F6",

@@ -58,6 +58,10 @@ void RunList::take_place() {
   }
 }
 
+bool is_stillborn(const RunRecord& run) {
+  return run.n_queries == 0 && (run.status == RunStatus::failed || run.status == RunStatus::cancelled);
+}
+
 // Where the person has not put another one meanwhile.
 void RunList::give_place_back() {
   wanted_.reset();
@@ -72,7 +76,7 @@ bool RunList::grow(RunAssembler::Snapshot snapshot) {
   const std::pair before(a_id_, b_id_);
   run->run = std::move(snapshot.run);
   run->revision = snapshot.revision;
-  if (run->run->status == RunStatus::failed && run->run->n_queries == 0) {
+  if (is_stillborn(*run->run)) {
     give_place_back();
   } else if (wanted_ && run->run->n_tokens() > 0) {
     take_place();

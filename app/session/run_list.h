@@ -28,6 +28,9 @@ struct RunEntry {
 /// "run 3 complete: 274 tokens, prefill 0.12 s, 35.0 tok/s"
 std::string summary(const RunEntry& entry);
 
+/// Refused, failed or stopped before anything of it was read: what it would have kept nobody knows.
+bool is_stillborn(const RunRecord& run);
+
 class RunList {
  public:
   enum class Place { a, b };

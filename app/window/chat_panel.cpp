@@ -6,6 +6,7 @@
 #include <string>
 
 #include "app/session/answer.h"
+#include "app/window/keyboard_focus.h"
 #include "app/window/panel.h"
 #include "app/window/prompt_editors.h"
 #include "views/widgets/chrome.h"
@@ -101,6 +102,7 @@ void draw_turns(Panel& panel, const std::vector<ChatMessage>& turns) {
   auto& editors = panel.prompt_editors->turns;
   const bool asked = turns.size() > editors.size();  // whoever asks wants to see the answer
   const bool at_end = asked || ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
+  if (editors.size() > turns.size()) forget_framed();
   while (editors.size() > turns.size()) editors.pop_back();
   while (editors.size() < turns.size()) editors.emplace_back(panel.services);
   for (std::size_t i = 0; i < turns.size(); ++i) {
@@ -117,6 +119,7 @@ void draw_turns(Panel& panel, const std::vector<ChatMessage>& turns) {
     ImGui::PopID();
   }
   if (at_end) ImGui::SetScrollHereY(1);
+  bring_framed_into_sight();
   ImGui::EndChild();
 }
 
@@ -154,8 +157,7 @@ void draw_conversation(Panel& panel) {
   system.set_text(panel.session.parameters().chat.system);
   if (system.draw({.item = "chat.system",
                    .size = {-1, panel.px(kSystemHeight)},
-                   .hint = "System prompt; empty: the model's own",
-                   .ink = panel.theme().palette.muted}))
+                   .hint = "System prompt; empty: the model's own"}))
     panel.run("chat.set", {{"system", system.text()}});
   const std::vector<ChatMessage> turns = shown_turns(panel.session);
   if (!turns.empty()) draw_turns(panel, turns);

@@ -84,7 +84,9 @@ bool draw_list(Panel& panel, const char* key, const std::string& letter, const s
   const std::string shown = at < 0 ? now : all[static_cast<std::size_t>(at)].label;
   if (views::begin_combo((std::string("##") + key).c_str(), shown)) {
     for (int i = 0; i < n; ++i) {
-      if (ImGui::Selectable(all[static_cast<std::size_t>(i)].label.c_str(), i == at)) at = i;
+      const bool is_it = i == at;
+      if (ImGui::Selectable(all[static_cast<std::size_t>(i)].label.c_str(), is_it)) at = i;
+      if (is_it) ImGui::SetItemDefaultFocus();
     }
     ImGui::EndCombo();
   }

@@ -36,8 +36,14 @@ void apply_keyboard_focus(const UiState& ui) {
     io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
   }
   // To ImGui 1.86 Enter opens a field for text and presses nothing; space alone does.
-  const auto is_down = [&](ImGuiKey key) { return io.KeyMap[key] >= 0 && io.KeysDown[io.KeyMap[key]]; };
-  if (ui.keyboard && !io.WantTextInput && !ui.has_popup() && (is_down(ImGuiKey_Enter) || is_down(ImGuiKey_KeyPadEnter)))
+  // In the frame in which it goes down: with Ctrl it is a shortcut, also while it is still held behind that.
+  const auto goes_down = [&](ImGuiKey key) {
+    const int index = io.KeyMap[key];
+    return index >= 0 && io.KeysDown[index] && io.KeysDownDuration[index] < 0;
+  };
+  const bool is_shortcut = io.KeyCtrl || io.KeyShift || io.KeyAlt || io.KeySuper;
+  if (ui.keyboard && !is_shortcut && !io.WantTextInput && !ui.has_popup() &&
+      (goes_down(ImGuiKey_Enter) || goes_down(ImGuiKey_KeyPadEnter)))
     io.NavInputs[ImGuiNavInput_Activate] = 1;
 }
 
@@ -100,6 +106,20 @@ void move_keyboard_focus(UiState& ui, std::span<const std::string> regions) {
     return;
   }
 }
+
+void bring_framed_into_sight() {
+  const ImGuiContext& g = *ImGui::GetCurrentContext();
+  ImGuiWindow* window = g.CurrentWindow;
+  const bool framed = g.NavWindow == window && g.NavId != 0 && !g.NavDisableHighlight;
+  int& seen = *window->StateStorage.GetIntRef(window->GetID("framed"), 0);
+  const int now = framed ? static_cast<int>(g.NavId) : 0;
+  if (std::exchange(seen, now) == now || !framed) return;
+  const ImRect at = ImGui::WindowRectRelToAbs(window, window->NavRectRel[ImGuiNavLayer_Main]), in = window->InnerRect;
+  if (at.Min.y < in.Min.y) ImGui::SetScrollY(window->Scroll.y - (in.Min.y - at.Min.y));
+  if (at.Max.y > in.Max.y) ImGui::SetScrollY(window->Scroll.y + (at.Max.y - in.Max.y));
+}
+
+void forget_framed() { ImGui::GetCurrentWindow()->NavLastIds[ImGuiNavLayer_Main] = 0; }
 
 void close_popup_if_asked(UiState& ui) {
   const auto& open = ImGui::GetCurrentContext()->OpenPopupStack;

@@ -30,6 +30,11 @@ bool leads_behind_popup(const UiState& ui, const KeyPress& press);
 /// Takes up UiState::focus_step: the next of these regions that is on the screen, the first when none has the keys. Before
 /// the regions are drawn: ImGui asks the items of this frame which is the first, and forgets the question with the next.
 void move_keyboard_focus(UiState& ui, std::span<const std::string> regions);
+/// At the end of a child window that scrolls: what the keys have framed in it since the last frame is brought into sight, which
+/// ImGui does of what arrows reach, not of what it goes in at.
+void bring_framed_into_sight();
+/// Before the items of a child window of which some are gone: keys that go in begin anew, not at one of these.
+void forget_framed();
 /// Takes up UiState::close_popup: ImGui itself hears Escape only while the keyboard has the controls.
 void close_popup_if_asked(UiState& ui);
 /// The region that has them; empty if none does.

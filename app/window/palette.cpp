@@ -106,8 +106,9 @@ void draw_arguments(Panel& panel, const Command& command) {
   panel.item("palette.input");
   const views::Palette& palette = panel.theme().palette;
   draw_text(panel.theme().fonts.bold, palette.text, command.title);
-  const bool several = arguments_of(command.arguments).size() > 1;
-  const std::string hint = asked + (several ? "; written as: name value, name value" : "");
+  const std::vector<Argument> all = arguments_of(command.arguments);
+  std::string hint = asked + (all.size() > 1 ? "; written as: name value, name value" : "");
+  if (takes_order(all)) hint += ", or the numbers in this order";
   views::wrapped_text_in(palette.muted, hint);
   panel.services.items->add_text("palette.asks", views::last_item(), hint);
   views::wrapped_text_in(palette.faint, "Enter runs it, Esc goes back to the list.");

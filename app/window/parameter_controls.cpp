@@ -29,7 +29,9 @@ bool draw_choice(const ParameterInfo& info, const std::string& label, double& va
   bool changed = false;
   if (!views::begin_combo(label.c_str(), std::string(info.choices[now]))) return false;
   for (std::size_t i = 0; i < info.choices.size(); ++i) {
-    if (!ImGui::Selectable(std::string(info.choices[i]).c_str(), i == now)) continue;
+    const bool chosen = ImGui::Selectable(std::string(info.choices[i]).c_str(), i == now);
+    if (i == now) ImGui::SetItemDefaultFocus();  // arrows go on from it
+    if (!chosen) continue;
     value = static_cast<double>(i);
     changed = i != now;
   }
@@ -72,7 +74,9 @@ bool draw_switch(Panel& panel, const ParameterInfo& info, const ValueSlider& sli
 bool draw_value(Panel& panel, const ParameterInfo& info, ValueSlider slider, double& value) {
   if (is_switch(info)) return draw_switch(panel, info, slider, value);
   if (is_share(info, value)) return draw_share(panel, slider, value);
-  const ParameterSlider way = info.slider_of(slider_reach(panel));
+  ParameterSlider way = info.slider_of(slider_reach(panel));
+  if (const auto& model = panel.session.engine().model(); model && info.name == "count")  // of the hybrid's heads
+    way.max = std::min(way.max, static_cast<double>(model->n_layers * model->n_kv_heads));
   slider.value = value, slider.min = way.min, slider.max = way.max, slider.by_ratio = way.by_ratio;
   slider.decimals = shown_decimals(value, std::min(3, way.decimals)), slider.drag_decimals = way.decimals;
   if (!info.word.empty() && value == kWordValue) slider.word = info.word;
@@ -202,7 +206,7 @@ void draw_fold(Panel& panel, int n_rare) {
   const views::FontScope font(panel.theme().fonts.small);
   const bool all = panel.ui.all_parameters;
   const std::string label = all ? "Fewer parameters" : std::to_string(n_rare) + " more at their defaults";
-  if (ImGui::Button((label + "##all_parameters").c_str())) panel.run("policy.all_parameters");
+  if (ImGui::Button((label + "###all_parameters").c_str())) panel.run("policy.all_parameters");
   panel.services.items->add_text("button.policy.all_parameters", views::last_item(), label);
 }
 

@@ -38,10 +38,8 @@ void look_for_reveal(const Session& session) {
   }
 }
 
-/// Refused or failed before anything of it could be seen.
-bool is_stillborn(const RunEntry& entry) {
-  return entry.run->status == RunStatus::failed && entry.run->n_queries == 0 && entry.trace_path.empty();
-}
+/// Nothing of it could be seen; of a trace it may be that nobody wrote how far it was read.
+bool has_no_row(const RunEntry& entry) { return is_stillborn(*entry.run) && entry.trace_path.empty(); }
 
 /// Of the runs that have rows, made anew when there is something new.
 class Titles {
@@ -50,7 +48,7 @@ class Titles {
     if (revision_ == session.revision()) return;
     revision_ = session.revision();
     std::vector<RunEntry> runs = session.runs();
-    std::erase_if(runs, is_stillborn);
+    std::erase_if(runs, has_no_row);
     titles_ = run_titles(runs);
   }
   const RunTitle& of(const RunEntry& entry) { return titles_[entry.id]; }
@@ -131,18 +129,28 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   ImGui::PopID();
 }
 
+bool was_stopped(const RunEntry& entry) { return entry.run->status == RunStatus::cancelled; }
+
+/// "2 failed runs", "1 run stopped early"
+std::string describe_failed(const std::vector<RunEntry>& failed) {
+  const std::string runs = failed.size() == 1 ? " run" : " runs", n = std::to_string(failed.size());
+  const auto stopped = static_cast<std::size_t>(std::ranges::count_if(failed, was_stopped));
+  if (stopped == 0) return n + " failed" + runs;
+  return n + runs + (stopped == failed.size() ? " stopped early" : " failed or stopped early");
+}
+
 void draw_failed(Panel& panel, const std::vector<RunEntry>& failed) {
   if (failed.empty()) return;
-  const std::string n = std::to_string(failed.size());
-  if (!fold(panel, n + (failed.size() == 1 ? " failed run" : " failed runs"), "runs.failed", false)) return;
+  if (!fold(panel, describe_failed(failed), "runs.failed", false)) return;
   for (const RunEntry& entry : failed) {
     ImGui::PushID(entry.id);
     if (ImGui::SmallButton("Remove")) panel.run("run.remove", {{"id", entry.id}});
     panel.item("run." + std::to_string(entry.id) + ".remove");
     ImGui::SameLine();
     const views::FontScope small(panel.theme().fonts.small);
-    const std::string words = std::to_string(entry.id) + "   " + escape_for_terminal(entry.run->message, 400);
-    wrapped_text_in(panel.theme().palette.bad, words);
+    const std::string why = was_stopped(entry) ? "stopped before its prompt was read" : entry.run->message;
+    const std::string words = std::to_string(entry.id) + "   " + escape_for_terminal(why, 400);
+    wrapped_text_in(was_stopped(entry) ? panel.theme().palette.muted : panel.theme().palette.bad, words);
     panel.services.items->add_text("run." + std::to_string(entry.id) + ".message", views::last_item(), words);
     ImGui::PopID();
   }
@@ -166,7 +174,7 @@ void draw_runs_panel(Panel& panel) {
   std::set<std::string> drawn;
   std::vector<RunEntry> failed;
   for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
-    if (is_stillborn(*it)) {
+    if (has_no_row(*it)) {
       failed.push_back(*it);
       continue;
     }

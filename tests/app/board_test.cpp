@@ -97,6 +97,32 @@ TEST_CASE("A strategy on the board is exported as kvscope heads --export exports
   CHECK(files_in(there) == before);
 }
 
+// It wrote the densest heads, under the same title, while the board showed others.
+TEST_CASE("Where the board is on show Ctrl+H writes its heads, and elsewhere the densest") {
+  Program program("exit 0");
+  const test::TemporaryFolder folder;
+  save_trace((folder / "a.h5").string(), test::random_run(3, {.policy = "threshold:threshold=0.2,sinks=4,window=16"}),
+             false);
+  program.session.open_trace((folder / "a.h5").string());
+  program.settle();
+  program.commands.execute("board.set", {{"heads", "0.1 1.0-2"}});
+  const auto written = [&](const std::string& name) {
+    program.commands.execute("heads.export", {{"path", (folder / name).string()}});
+    program.settle();
+    return files_in(folder / name);
+  };
+  program.commands.execute("board.export", {{"path", (folder / "of board").string()}});
+  program.settle();
+  const auto of_board = files_in(folder / "of board");
+  REQUIRE(of_board.size() == 2);
+  const auto densest = written("densest");
+  CHECK(densest != of_board);
+  program.commands.execute("layout.allocate");
+  CHECK(written("board") == of_board);
+  program.ui.maximised = "layer_head_map";  // nobody sees the board
+  CHECK(written("densest again") == densest);
+}
+
 TEST_CASE("What the board cannot do it says, and the board stays as it was") {
   Program program("exit 0");
   Session& session = program.session;

@@ -226,10 +226,16 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
   REQUIRE(session.b());
   const RunRecord& b = *session.b()->run;
   CHECK(session.a()->run == a);
+  CHECK_THAT(session.messages().notice(), Catch::Contains("writes A's text again"));
   CHECK(b.prompt_len == q + 1);
   CHECK(std::equal(b.ids.begin(), b.ids.begin() + q + 1, a->ids.begin()));
   CHECK(b.n_tokens() == q + 1 + 6);
   CHECK(b.command_line.find(" --prompt-ids " + std::to_string(a->ids[0]) + ",") != std::string::npos);
+  // What it draws in the midst of the prompt A has not drawn.
+  session.messages().notify("");
+  session.fork_run(a->prompt_len - 2);
+  fixture.wait([&] { return !session.run_in_progress(); });
+  CHECK_THAT(session.messages().notice(), !Catch::Contains("writes A's text again"));
 }
 
 TEST_CASE("A fork under A's policy has A's budget, whatever share of its longer text that is") {
@@ -287,7 +293,7 @@ TEST_CASE("Who stops an answer before its first word has the question back, and 
   undo.observe_automatic();
   REQUIRE(session.runs().size() == 1);
   CHECK(session.runs()[0].run->status == RunStatus::cancelled);
-  CHECK(session.runs()[0].run->n_tokens() <= session.runs()[0].run->prompt_len);
+  CHECK(session.a() == nullptr);  // it was stopped before its prompt was read: what it keeps nobody knows
   CHECK(fixture.chat().turns.empty());
   CHECK(session.parameters().prompt == "How warm is it?");
   while (undo.history().can_undo()) undo.undo();

@@ -1,6 +1,7 @@
 // The palette: the words it asks in, and its field.
 
 #include <catch2/catch.hpp>
+#include <tuple>
 
 #include "app/window/argument_words.h"
 #include "tests/app/window_driver.h"
@@ -94,4 +95,26 @@ TEST_CASE("The palette takes a head by the words that it asks in") {
   window.type("layer 1, KV head 2");
   window.key("Return");
   window.wait({{"/ui/palette", false}, {"/selection/layer", 1}, {"/selection/kv_head", 2}});
+}
+
+// Enter ran it without a range, and what was typed then were shortcuts.
+TEST_CASE("By keys alone a range of tokens is marked, and let go of") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  decode_short(window);
+  for (const auto& [typed, begin, end] : {std::tuple("from 4, up to 9", 4, 9), std::tuple("5 8", 5, 8)}) {
+    window.key("ctrl+k");
+    window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
+    window.type("mark a range");
+    window.key("Return");
+    CHECK_THAT(window.text_soon("palette.asks", "tokens"), Catch::StartsWith("from, up to: tokens; none lets go"));
+    window.frames(4);
+    window.wait({{"/ui/text_input", true}});
+    window.type(typed);
+    window.key("Return");
+    window.wait({{"/ui/palette", false}, {"/workspace/undo", "marked range"}});
+    const std::string part = "tokens " + std::to_string(begin) + "–" + std::to_string(end - 1);
+    CHECK_THAT(window.text_soon("strip.brush", part), Catch::StartsWith(part));
+  }
 }

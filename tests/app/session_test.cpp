@@ -483,7 +483,8 @@ TEST_CASE("The attention of a token is asked once the engine is free, for whoeve
   Session& session = fixture.session;
   session.next_run().set_max_tokens(500);
   session.start_run();
-  fixture.wait([&] { return session.shown_a() != nullptr; });
+  fixture.wait(
+      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len; });
   session.selection().layer = 1, session.selection().token = 7;
   const auto look = [&] {
     session.attention().wanted = true;

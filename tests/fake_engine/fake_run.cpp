@@ -35,6 +35,7 @@ class Player {
     const auto prefill_start = std::chrono::steady_clock::now();
     hooks_.send(protocol::progress(id_, "prefill", 0, prompt_len_));
     hooks_.before_step(0);
+    if (hooks_.cancelled()) return hooks_.send(protocol::to_json(RunEnded{RunStatus::cancelled, timings_, ""}, id_));
     send_step(prompt_len_, {}, 1);
     timings_.prefill_s = seconds_since(prefill_start);
     const auto decode_start = std::chrono::steady_clock::now();

@@ -131,6 +131,16 @@ void draw_occupancy(FigureBuilder& b, const Box& box, const RunRecord& run, cons
     if (at - zero_above < s.tick_size * 1.1) continue;  // it would be written over that
     y.push_back({at, std::to_string(std::lround(v))});
   }
+  // A lone 0 is no scale either: the highest round number that has room over it.
+  for (int target = 2; target < 12 && y.size() < 2; ++target) {
+    for (const double v : nice_values(0, top, target, true)) {
+      const double at = box.bottom() - v / top * box.h;
+      const bool fits = at - zero_above >= s.tick_size * 1.1 && box.bottom() - at >= s.tick_size * 1.1;
+      if (!fits) continue;
+      if (y.size() > 1) y.pop_back();
+      y.push_back({at, std::to_string(std::lround(v))});
+    }
+  }
   b.y_ticks(box, y);
   b.label("In cache", {s.label_size / 2 + 1, box.centre().y}, Anchor::middle, 90);
   b.figure().panels.push_back({"occupancy", box, 0, 0});

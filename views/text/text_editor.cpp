@@ -167,13 +167,15 @@ bool TextEditor::take_focus(const TextEditorLook& look, unsigned id, const ImRec
     pressed_ = hovered && clicked;
     active_at_ = ImGui::GetTime();
   }
-  entering_ = (entering_ || entered) && g.ActiveId == id && pressing_key_is_down();
+  // A control that a key has pressed may be what asks: that key is no part of the text.
+  const bool let_in = entered || (look.focus && !focused_ && pressing_key_is_down());
+  entering_ = (entering_ || let_in) && g.ActiveId == id && pressing_key_is_down();
   const bool was_focused = std::exchange(focused_, g.ActiveId == id);
   if (focused_ && !was_focused && services_.typed != nullptr) {
     // What was typed before it had the keyboard, the shortcut that gave it last, was not meant for it.
     auto& events = services_.typed->events;
     const auto last = std::find_if(events.rbegin(), events.rend(), [](const TextEvent& e) { return e.ctrl; });
-    events.erase(events.begin(), pressed_ || entered ? events.end() : last.base());
+    events.erase(events.begin(), pressed_ || let_in ? events.end() : last.base());
   }
   if (!focused_) return pressed_ = false, changed;
   g.ActiveIdAllowOverlap = !ImGui::GetIO().MouseDown[0];
@@ -286,7 +288,7 @@ void TextEditor::draw_lines(const TextEditorLook& look, const ImRect& box) {
     if (at.y > box.Max.y) break;
     draw_selection(look, line, at);
     const std::size_t begin = layout.begin_of(line), end = layout.end_of(text(), line);
-    font_.draw(list, layout, text(), begin, end, at, look.ink.a != 0 ? look.ink : palette.text);
+    font_.draw(list, layout, text(), begin, end, at, palette.text);
     for (std::size_t i = begin; i < end && !right_to_left_;) {
       const Utf8Char c = decode_utf8(text(), i);
       right_to_left_ = c.valid && is_right_to_left(c.code_point);

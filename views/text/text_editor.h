@@ -21,9 +21,8 @@ struct TextEditorLook {
   ImVec2 size = {0, 0};   // as ImGui::BeginChild() has it; a height of 0 is one line's
   std::string_view hint;  // in its place while there is no text
   bool read_only = false;
-  bool focus = false;         // takes the keyboard
-  bool follow = false;        // stays at the end while the text grows, unless one has scrolled up
-  Colour ink = {0, 0, 0, 0};  // transparent: the theme's text
+  bool focus = false;   // takes the keyboard
+  bool follow = false;  // stays at the end while the text grows, unless one has scrolled up
 };
 
 /// Draws what it holds with the font that is current. While it has the keyboard, io.WantTextInput is true; what was typed

@@ -181,8 +181,10 @@ bool drop_down(const ViewServices& services, const char* prefix, std::span<const
   ImGui::SetNextItemWidth(std::min(services.theme->px(width), ImGui::GetContentRegionAvail().x));
   const bool open = begin_combo("##choice", now, ImGuiComboFlags_HeightLarge);
   services.items->add_text(prefix, last_item(), now);
+  const bool by_keys = (ImGui::GetIO().ConfigFlags & ImGuiConfigFlags_NavEnableKeyboard) != 0;
   for (int i = 0; open && i < static_cast<int>(names.size()); ++i) {
-    if (ImGui::Selectable(std::string(names[static_cast<std::size_t>(i)]).c_str(), i == chosen)) chosen = i;
+    if (ImGui::Selectable(std::string(names[static_cast<std::size_t>(i)]).c_str(), i == before)) chosen = i;
+    if (i == before && by_keys) ImGui::SetItemDefaultFocus();  // arrows go on from it
     services.items->add(prefix, i, last_item());
     if (i < static_cast<int>(hints.size())) hint_of(services, hints[static_cast<std::size_t>(i)]);
   }
