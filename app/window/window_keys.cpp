@@ -30,7 +30,8 @@ void AppWindow::take_keys() {
   holds_input_ = hold_ > 0 || asks(ui_.find) || asks(ui_.go_to);
   if (holds_input_) return;
   std::vector<KeyPress> keys = window_.take_keys(text_->typed().focused);
-  if (!keys.empty()) ask_for_frames();
+  // Drawn in this round: the next one would hold back what was typed before a key that opens a field, for that field.
+  if (!keys.empty()) ask_for_frames(), touched_ = true;
   for (auto press = keys.begin(); press != keys.end(); ++press) {
     const auto owner = key_owner(ui_);
     take_key(*press);
