@@ -24,7 +24,7 @@ nlohmann::json value_of(const Argument& argument, const std::string& text) {
   return value.is_number() || value.is_boolean() ? value : nlohmann::json(text);
 }
 
-/// "3 7", "3, 7": the values alone, in the order in which they are asked for. Nothing if they are not so many numbers.
+/// "3 7", "3, 7": the values alone, in the order in which they are asked for. Nothing where that is not what was typed.
 nlohmann::json ordered_values(const std::vector<Argument>& arguments, std::string line) {
   std::ranges::replace(line, ',', ' ');
   std::istringstream words(line);
@@ -88,10 +88,10 @@ nlohmann::json parse_arguments(const Command& command, const std::string& typed)
   const std::string line(trim(typed));
   const std::vector<Argument> arguments = arguments_of(command.arguments);
   if (line.empty() || arguments.empty()) return nlohmann::json::object();
-  if (arguments.size() > 1) {
-    const nlohmann::json ordered = takes_order(arguments) ? ordered_values(arguments, line) : nlohmann::json::object();
-    return ordered.empty() ? named_values(arguments, line) : ordered;
+  if (takes_order(arguments)) {
+    if (nlohmann::json ordered = ordered_values(arguments, line); !ordered.empty()) return ordered;
   }
+  if (arguments.size() > 1) return named_values(arguments, line);
   return {{arguments[0].name, value_of(arguments[0], line)}};
 }
 

@@ -212,10 +212,7 @@ constexpr std::string_view kHeadBoard = "head_board";
 // what will be written, or why nothing can be.
 void export_heads(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
   // Whoever sees the board means its heads, unless others are asked for.
-  const bool board =
-      ui.maximised.empty()
-          ? std::ranges::any_of(main_row(ui, views), [](const views::View* view) { return view->id() == kHeadBoard; })
-          : ui.maximised == kHeadBoard;
+  const bool board = ui.maximised.empty() ? is_in_row(ui, views, kHeadBoard) : ui.maximised == kHeadBoard;
   const auto asks_for = [&](const char* name) { return has_argument(arguments, name); };
   if (board && !asks_for("strategy") && !asks_for("share") && !asks_for("count") && !asks_for("seed"))
     return export_board(session, ui, arguments);

@@ -15,9 +15,9 @@ inline constexpr char kHeadExportArguments[] =
 
 /// Asks for a path if `arguments` have none, says then what will be written, and writes it beside the window. Throws Error
 /// (usage) for a format that is not known or not written.
-/// The heads that are on the head board, for `command` "board.export".
-void export_board(Session& session, UiState& ui, const nlohmann::json& arguments);
 void export_heads_of_a(Session& session, UiState& ui, const nlohmann::json& arguments, const std::string& command,
                        const HeadSelection& selection, LocalSizes sizes);
+/// The same of the heads on the head board, for the command "board.export".
+void export_board(Session& session, UiState& ui, const nlohmann::json& arguments);
 
 }  // namespace kvscope::app

@@ -107,6 +107,10 @@ float end_at_first(const std::vector<views::View*>& row, std::size_t i) {
   return each * static_cast<float>(i + 1) + (static_cast<std::size_t>(map) <= i ? more : 0);
 }
 
+bool is_in_row(const UiState& ui, const views::ViewList& views, std::string_view view) {
+  return has(main_row(ui, views), view);
+}
+
 void show_in_row(UiState& ui, const views::ViewList& views, std::string_view view, std::string_view instead_of) {
   const auto row = main_row(ui, views);
   if (has(row, view)) return;

@@ -33,6 +33,7 @@ std::vector<views::View*> meant_views(const UiState& ui, const views::ViewList& 
 /// Where view i of a row of so many ends while no splitter was moved, as a share of the row. The last has more than the
 /// others, as time runs along it, and among three at most gives some of that to a layer x head map, which may be two.
 float end_at_first(const std::vector<views::View*>& row, std::size_t i);
+bool is_in_row(const UiState& ui, const views::ViewList& views, std::string_view view);
 /// Puts a view into the row: in the place of another, or at its end. Nothing for one that is in it.
 void show_in_row(UiState& ui, const views::ViewList& views, std::string_view view, std::string_view instead_of = {});
 /// Takes it out, unless it is the last.

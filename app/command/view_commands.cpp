@@ -123,12 +123,9 @@ void add_row_commands(CommandRegistry& registry, UiState& ui, const views::ViewL
   for (const auto& view : views) {
     if (view->place() != views::Place::main) continue;
     const std::string id = view->id();
-    registry.add(
-        command("view.toggle_" + id, "Show or hide: " + std::string(view->title()), "View", "", [&ui, &views, id] {
-          const auto row = main_row(ui, views);
-          const bool there = std::ranges::any_of(row, [&](auto* v) { return v->id() == id; });
-          there ? hide_from_row(ui, views, id) : show_in_row(ui, views, id);
-        }));
+    registry.add(command(
+        "view.toggle_" + id, "Show or hide: " + std::string(view->title()), "View", "",
+        [&ui, &views, id] { is_in_row(ui, views, id) ? hide_from_row(ui, views, id) : show_in_row(ui, views, id); }));
   }
 }
 

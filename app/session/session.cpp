@@ -164,8 +164,8 @@ void Session::fork_run(int q) {
   start(fork, RunList::Place::b, false);
   // Its prompt has A's text, and its policy may be A's: nothing else says what it is.
   runs_.rename(runs_.newest_begun(), "fork of run " + from + " at query " + std::to_string(q));
-  if (parameters().sampling.temperature == 0 && under_its_policy &&
-      q + 1 >= of.prompt_len)  // before it, A drew nothing
+  const bool a_drew_next = q + 1 >= of.prompt_len;
+  if (parameters().sampling.temperature == 0 && under_its_policy && a_drew_next)
     messages_.notify("greedily and under A's policy a fork writes A's text again: change one of them for another");
 }
 

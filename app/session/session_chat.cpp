@@ -145,8 +145,9 @@ std::string Session::chat_answer() const {
   return entry ? answer_on_show()->so_far + answer_text(*entry->run, entry->stop) : "";
 }
 
-// A turn that has been answered is part of what the next one is asked with; one that failed or was stopped before a word is a draft again. Where the
-// chat is another by now (undone, edited), the answer is its run's alone, and that of the states that asked.
+// A turn that has been answered is part of what the next one is asked with; one that failed or was stopped before a word is
+// a draft again. Where the chat is another by now (undone, edited), the answer is its run's alone, and that of the states
+// that asked.
 void Session::take_answer() {
   const RunEntry* entry = find_run(chat_.run);
   chat_.coming = false;

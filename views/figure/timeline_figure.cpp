@@ -126,19 +126,17 @@ void draw_occupancy(FigureBuilder& b, const Box& box, const RunRecord& run, cons
   draw_budget(b, box, run, shown.queries, top);
   b.frame(box);
   std::vector<Tick> y;
+  const double room = s.tick_size * 1.1;
+  const auto tick = [&](double v) { return Tick{box.bottom() - v / top * box.h, std::to_string(std::lround(v))}; };
   for (double v : scale_values(0, top, box.h, s.tick_size * 2.2, s.tick_size * 1.3)) {
-    const double at = box.bottom() - v / top * box.h;
-    if (at - zero_above < s.tick_size * 1.1) continue;  // it would be written over that
-    y.push_back({at, std::to_string(std::lround(v))});
+    if (tick(v).at - zero_above >= room) y.push_back(tick(v));  // else it would be written over that
   }
   // A lone 0 is no scale either: the highest round number that has room over it.
   for (int target = 2; target < 12 && y.size() < 2; ++target) {
     for (const double v : nice_values(0, top, target, true)) {
-      const double at = box.bottom() - v / top * box.h;
-      const bool fits = at - zero_above >= s.tick_size * 1.1 && box.bottom() - at >= s.tick_size * 1.1;
-      if (!fits) continue;
+      if (tick(v).at - zero_above < room || box.bottom() - tick(v).at < room) continue;
       if (y.size() > 1) y.pop_back();
-      y.push_back({at, std::to_string(std::lround(v))});
+      y.push_back(tick(v));
     }
   }
   b.y_ticks(box, y);
