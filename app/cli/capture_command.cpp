@@ -43,7 +43,7 @@ void check_conversations(const std::vector<Prompt>& prompts, const std::string& 
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (prompts[i].messages.empty()) continue;
     usage_error(file, "prompt " + std::to_string(i + 1) + " is a conversation",
-                "raw text: the model has no chat template, or --raw is given");
+                "raw text: the model has no chat template that KVScope knows, or --raw is given");
   }
 }
 

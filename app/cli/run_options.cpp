@@ -61,6 +61,19 @@ static SamplingSpec sampling_of(const Arguments& arguments) {
   return sampling;
 }
 
+/// Also where the model has a chat template that is refused: that refuses no run that does not ask for a chat.
+bool takes_plain_text(const Arguments& arguments, const std::string& model_path) {
+  if (arguments.has("raw")) return true;
+  try {
+    return !ChatTemplate::find(model_path);
+  } catch (const Error& error) {
+    Error::Parts parts = error.parts();
+    parts.hint = "the prompt is taken as plain text, as with --raw";
+    if (!arguments.has("quiet")) std::fprintf(stderr, "warning: %s\n", format_error(parts).c_str());
+    return true;
+  }
+}
+
 RunRequest run_request(const Arguments& arguments, const std::string& model_path, std::string prompt) {
   const auto has = [&](std::string_view name) { return arguments.has(name); };
   bool is_chat = false;
@@ -72,13 +85,7 @@ RunRequest run_request(const Arguments& arguments, const std::string& model_path
   }
   RunRequest request;
   request.prompt = std::move(prompt);
-  request.raw = has("raw");
-  try {
-    if (!is_chat) request.raw = !ChatTemplate::exists(model_path) || request.raw;
-  } catch (const Error& error) {
-    if (!request.raw) throw;
-    if (!has("quiet")) std::fprintf(stderr, "warning: %s\n", error.what());
-  }
+  request.raw = !is_chat && takes_plain_text(arguments, model_path);
   request.chat = chat_options(arguments);
   if (has("system")) request.messages = with_system(arguments, {{"user", request.prompt}});
   request.stop = arguments.texts("stop");

@@ -22,7 +22,7 @@ constexpr OptionSpec kOptions[] = {
     kSystemOption,
     kThinkingOption,
     kDateOption,
-    {"json", "", "one object: ids and pieces"},
+    {"json", "", "one object: ids, pieces, and the chat's date if it is the template's own"},
 };
 
 void check_options(const Arguments& arguments) {
@@ -37,8 +37,13 @@ void check_options(const Arguments& arguments) {
   }
 }
 
+/// The date that a chat has because nobody gave one; empty if it has none.
+std::string default_date(const ChatTemplate& chat, const ChatOptions& options) {
+  return chat.has_date() && options.date.empty() ? chat.date() : "";
+}
+
 // As it comes: an object of a text's pieces would take a hundred times the text.
-void write_json(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+void write_json(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids, const std::string& date) {
   std::fputs("{\"ids\":[", stdout);
   for (std::size_t i = 0; i < ids.size(); ++i) std::printf(i == 0 ? "%d" : ",%d", ids[i]);
   std::fputs("],\"pieces\":[", stdout);
@@ -47,7 +52,7 @@ void write_json(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids
     if (i > 0) std::fputc(',', stdout);
     std::fputs(piece.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str(), stdout);
   }
-  std::fputs("]}\n", stdout);
+  std::printf("]%s}\n", date.empty() ? "" : (",\"date\":" + nlohmann::json(date).dump()).c_str());
 }
 
 int tokenize(const Arguments& arguments) {
@@ -56,16 +61,23 @@ int tokenize(const Arguments& arguments) {
   const std::string text = arguments.text_or_file("text");
   const Tokenizer tokenizer = Tokenizer::load(model);
   std::vector<std::int32_t> ids;
+  std::string date;
   if (arguments.has("chat")) {
     const ChatTemplate chat = ChatTemplate::load(model);
-    ids = chat.encode(tokenizer, with_system(arguments, {{"user", text}}), chat_options(arguments));
+    const ChatOptions options = chat_options(arguments);
+    ids = chat.encode(tokenizer, with_system(arguments, {{"user", text}}), options);
+    date = default_date(chat, options);
   } else {
     ids = arguments.has("add-special") ? tokenizer.encode_with_special(text) : tokenizer.encode(text);
   }
   if (arguments.has("json")) {
-    write_json(tokenizer, ids);
+    write_json(tokenizer, ids, date);
   } else {
     for (const std::int32_t id : ids) std::printf("%d\t%s\n", id, escape_for_terminal(tokenizer.piece(id)).c_str());
+    if (!date.empty()) {
+      std::fprintf(stderr, "note: the chat has the template's date, %s; --date gives another\n",
+                   escape_for_terminal(date).c_str());
+    }
   }
   return 0;
 }

@@ -70,7 +70,10 @@ void set_prompt(NextRun& next, const nlohmann::json& arguments) {
   } else if (has_argument(arguments, "text") || !chat) {
     next.set_prompt(text_argument(arguments, "text"));
   }
-  if (chat) next.set_raw(!flag_argument(arguments, "chat", false));
+  if (!chat) return;
+  const bool wants_chat = flag_argument(arguments, "chat", false);
+  if (wants_chat && !next.chat_refusal().empty()) usage_error("chat", next.chat_refusal(), "chat: false");
+  next.set_raw(!wants_chat);
 }
 
 }  // namespace

@@ -104,25 +104,25 @@ const std::string& NextRun::asked() const {
   return parameters_.raw ? parameters_.prompt : parameters_.chat.asked(parameters_.prompt);
 }
 
-void NextRun::read_tokenizer(const std::string& model_path, std::function<void()> no_chat) {
+void NextRun::read_tokenizer(const std::string& model_path, std::function<void(const std::string&)> no_chat) {
   tokenizer_path_ = model_path;
   reads_tokenizer_ = true;
   background_.post(
       [this, model_path, no_chat = std::move(no_chat)]() -> Worker::Finish {
-        auto words =
-            std::make_shared<Words>(Words{Tokenizer::load(model_path), ChatTemplate::exists(model_path), std::nullopt});
+        auto words = std::make_shared<Words>(Words{Tokenizer::load(model_path), std::nullopt, ""});
         try {
-          if (words->has_template) words->chat = ChatTemplate::load(model_path);
-        } catch (const Error&) {
-          // The engine says what is wrong with it when a chat is asked for; plain text is counted all the same.
+          words->chat = ChatTemplate::find(model_path);
+        } catch (const Error& error) {
+          words->chat_refusal =
+              std::filesystem::path(error.parts().file).filename().string() + ": " + error.parts().found;
         }
         return [this, model_path, words, no_chat] {
           if (model_path != tokenizer_path_) return;
           words_ = words;
           reads_tokenizer_ = false;
           const bool had_chat = !parameters_.raw;
-          if (!words->has_template) parameters_.raw = true;
-          if (had_chat && parameters_.raw && no_chat) no_chat();
+          if (!words->chat) parameters_.raw = true;
+          if (had_chat && parameters_.raw && no_chat) no_chat(words->chat_refusal);
           count_prompt();
           revision_.rise();
         };

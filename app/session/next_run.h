@@ -59,14 +59,17 @@ class NextRun {
   void edit_turn(int index);
 
   /// Counts the prompt with the tokenizer of the model's folder from now on, if it can be read from here. A model that has
-  /// no chat template gets the prompt as it is; no_chat is called where that was not so before.
-  void read_tokenizer(const std::string& model_path, std::function<void()> no_chat = nullptr);
+  /// no chat template, or one that is refused, gets the prompt as it is; no_chat is called where that was not so before,
+  /// with chat_refusal().
+  void read_tokenizer(const std::string& model_path, std::function<void(const std::string&)> no_chat = nullptr);
   /// It has not come to its end yet: nobody knows how long the prompt is, and so not which budget a share of it would be.
   bool reads_tokenizer() const { return reads_tokenizer_; }
-  /// The model has a chat template, known to us or not. False while that is not known.
-  bool has_chat() const { return words_ && words_->has_template; }
+  /// The model has a chat template that can be used. False while that is not known.
+  bool has_chat() const { return words_ && words_->chat; }
+  /// Why the chat template that the model has cannot be used; empty if it can, or if there is none.
+  std::string chat_refusal() const { return words_ ? words_->chat_refusal : ""; }
   /// And it leaves the choice whether the model thinks.
-  bool has_thinking_choice() const { return words_ && words_->chat && words_->chat->has_thinking_choice(); }
+  bool has_thinking_choice() const { return has_chat() && words_->chat->has_thinking_choice(); }
   /// What the run is to answer: the prompt, or a chat's last turn by the user. Empty: nothing.
   const std::string& asked() const;
   int prompt_tokens() const { return prompt_tokens_; }  // -1 while not known
@@ -84,8 +87,8 @@ class NextRun {
  private:
   struct Words {
     Tokenizer tokenizer;
-    bool has_template = false;
     std::optional<ChatTemplate> chat;
+    std::string chat_refusal;
   };
   void count_prompt();
   std::size_t prompt_bytes() const;

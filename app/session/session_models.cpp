@@ -84,10 +84,11 @@ void Session::turn_to(const std::string& model, bool keep_last) {
 }
 
 void Session::look_at_model() {
-  next_run_.read_tokenizer(engine_.model_path(), [this] {
+  next_run_.read_tokenizer(engine_.model_path(), [this](const std::string& refusal) {
     forced_.raw = true;
     messages_.notify(name_of_model(engine_.model_path()) +
-                     " has no chat template: Chat is off, the prompt goes to it as it is");
+                     (refusal.empty() ? " has no chat template: Chat is off, the prompt goes to it as it is"
+                                      : ": Chat is off, the prompt goes to it as it is. " + refusal));
   });
   std::vector<std::string> given = gates_beside();
   for (const std::string& path : engine_.gates_to_load()) {  // the board's heads of the last session

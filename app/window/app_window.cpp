@@ -55,6 +55,14 @@ double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
+bool has_usable_chat(const std::string& model) {
+  try {
+    return ChatTemplate::find(model).has_value();
+  } catch (const Error&) {
+    return false;  // the prompt's panel shows why
+  }
+}
+
 }  // namespace
 
 AppWindow::AppWindow(const WindowOptions& options)
@@ -349,7 +357,7 @@ void AppWindow::start_work() {
   if (model.empty() || !std::filesystem::is_directory(model, error)) model = first_model().string();
   const bool opens_model = (options_.open.empty() || names_model) && !model.empty();
   if (workspace_.is_fresh()) {
-    session_.next_run().set_raw(!opens_model || !ChatTemplate::exists(model));
+    session_.next_run().set_raw(!opens_model || !has_usable_chat(model));
     if (!sample_prompts(!session_.parameters().raw).empty()) panel_.run("prompt.sample", {{"index", 0}});
   }
   workspace_.begin();

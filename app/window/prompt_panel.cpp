@@ -41,12 +41,17 @@ void draw_samples(Panel& panel) {
 
 /// How the model gets the text: as it stands, or as what a user says to it.
 void draw_chat_choice(Panel& panel) {
-  if (!panel.session.next_run().has_chat()) return;
+  const std::string refusal = panel.session.next_run().chat_refusal();
+  if (!panel.session.next_run().has_chat() && refusal.empty()) return;
   bool chat = !panel.session.parameters().raw;
+  ImGui::BeginDisabled(!refusal.empty());
   if (ImGui::Checkbox("Chat", &chat)) panel.run("prompt.set", {{"chat", chat}});
+  ImGui::EndDisabled();
   panel.item("prompt.chat");
-  tooltip(panel,
-          "What you write are turns in the model's own chat template; else the model goes on with the text as it is.");
+  tooltip(panel, refusal.empty()
+                     ? "On: what you write is a turn in the model's chat template. Off: the model continues "
+                       "the raw text."
+                     : "The model's chat template cannot be used.\n" + refusal);
   ImGui::SameLine();
 }
 

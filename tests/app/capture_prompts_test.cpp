@@ -97,27 +97,48 @@ TEST_CASE("capture takes a byte order mark off a text, and refuses what is no te
                    2, "t.h5:1: ");
 }
 
-TEST_CASE("A damaged chat template is an error, or a warning for whoever takes raw text") {
+TEST_CASE("A chat template that is refused refuses a chat alone: a plain run, capture and tokenize go on") {
   const TemporaryFolder folder;
   write_tokenizer(folder);
+  const fs::path config = folder / "tokenizer_config.json";
   const auto run = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"run", folder.path().string(), "--prompt", "hello", "--engine", fake_engine().string(),
                                "--max-tokens", "1"});
     return kvscope_run(more);
   };
-  const fs::path config = folder / "tokenizer_config.json";
-  for (const char* bytes : {"", "{\"chat_template\": \"x", "<!doctype html>", "[]", "{\"chat_template\": 7}",
-                            "{\"chat_template\": \"\xE9\"}", "{\"a\": 1, \"a\": 2}"}) {
+  const auto check = [&](const std::string& file) {
+    check_error_line(run({"--quiet", "--chat"}), 2, file + ": ");
+    CHECK(run({"--quiet", "--chat"}).err.find("hint: raw text needs none: --raw, or no --chat") != std::string::npos);
+    CHECK(run({"--quiet", "--system", "S"}).exit_code == 2);
+    CHECK(run({"--quiet"}).exit_code == 0);
+    const auto plain = run({}), raw = run({"--raw"});
+    CHECK(plain.exit_code == 0);
+    CHECK(plain.out == raw.out);
+    CHECK(plain.err.find("warning: " + (folder / file).string() + ": ") != std::string::npos);
+    CHECK(plain.err.find("hint: the prompt is taken as plain text, as with --raw") != std::string::npos);
+    CHECK(raw.err.find("warning") == std::string::npos);  // it needs no template
+    CHECK(kvscope_run({"tokenize", folder.path().string(), "--text", "x"}).exit_code == 0);
+    std::ofstream(folder / "p.txt") << "one\ntwo\n";
+    const auto captured =
+        kvscope_run({"capture", folder.path().string(), (folder / "p.txt").string(), "-o", (folder / "t.h5").string(),
+                     "--overwrite", "--engine", fake_engine().string(), "--max-tokens", "1", "--quiet"});
+    INFO(captured.err);
+    CHECK(captured.exit_code == 0);
+  };
+  for (const char* bytes :
+       {"", "{\"chat_template\": \"x", "<!doctype html>", "[]", "{\"chat_template\": 7}", "{\"chat_template\": []}",
+        "{\"chat_template\": {\"tool_use\": \"x\"}}", "{\"chat_template\": \"\xE9\"}", "{\"a\": 1, \"a\": 2}",
+        "{\"chat_template\": \"{{ messages }}\"}", "{\"chat_template\": \"{{ bos_token\"}"}) {
     CAPTURE(bytes);
     std::ofstream(config) << bytes;
-    check_error_line(run({"--quiet"}), 2, "tokenizer_config.json: ");
-    CHECK(run({"--quiet"}).err.find("hint: --raw takes prompts as text") != std::string::npos);
-    CHECK(run({"--quiet", "--raw"}).exit_code == 0);
-    CHECK(run({"--raw"}).err.find("warning: " + config.string() + ": ") != std::string::npos);
+    check("tokenizer_config.json");
   }
   fs::remove(config);
+  std::ofstream(folder / "chat_template.jinja") << "{% macro f() %}{% endmacro %}";
+  check("chat_template.jinja");
+  fs::remove(folder / "chat_template.jinja");
   fs::create_directory(config);
-  check_error_line(run({"--quiet"}), 2, "tokenizer_config.json: a directory");
+  check("tokenizer_config.json");
   fs::remove(config);
   CHECK(run({"--quiet"}).exit_code == 0);
 }

@@ -83,13 +83,28 @@ TEST_CASE("tokenize --chat gives the prompt of a chat, in which what was typed s
   CHECK(ends == 2);
 }
 
+TEST_CASE("tokenize --chat names the date that a chat has, unless one is given") {
+  const TemporaryFolder folder;
+  write_model(folder, "Llama 3.2");
+  std::ofstream(folder / "tokenizer.json")
+      << test::read_golden("tests/core/golden/tokenizer_llama3.json")["tokenizer"].dump();
+  const auto tokens = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--chat", "--text", "x"});
+    return kvscope_run(words("tokenize", folder.path(), more));
+  };
+  CHECK(last_object(tokens({"--json"}))["date"] == "26 Jul 2024");
+  CHECK(last_object(tokens({"--json", "--date", "1 Jan 2030"})).count("date") == 0);
+  CHECK(tokens({}).err == "note: the chat has the template's date, 26 Jul 2024; --date gives another\n");
+  CHECK(tokens({"--date", "1 Jan 2030"}).err.empty());
+}
+
 TEST_CASE("tokenize names a template that is not known, and options of chats without one") {
   const TemporaryFolder folder;
   write_model(folder, "none");
   check_error_line(kvscope_run(words("tokenize", folder.path(), {"--chat", "--text", "x"})), 2, "no chat template");
   std::ofstream(folder / "chat_template.jinja") << "{{ messages }}";
   check_error_line(kvscope_run(words("tokenize", folder.path(), {"--chat", "--text", "x"})), 2,
-                   "chat_template.jinja: a template that is not known (FNV-1a ");
+                   "chat_template.jinja: a template that is not known: it prints what is no text");
   CHECK(kvscope_run(words("tokenize", folder.path(), {"--text", "x"})).exit_code == 0);
   const std::string option = GENERATE("--system", "--thinking", "--date");
   check_error_line(kvscope_run(words("tokenize", folder.path(), {option, "on", "--text", "x"})), 1,

@@ -55,9 +55,12 @@ struct Start {
   Workspace workspace;
 };
 
+constexpr const char* kChatml =
+    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}{% endfor %}";
+
 fs::path write_model(const fs::path& folder, bool chat) {
   test::link_sample_model(folder, {"config.json", "tokenizer.json", "tokenizer_config.json"});
-  if (chat) std::ofstream(folder / "chat_template.jinja") << "{{ messages }}";
+  if (chat) std::ofstream(folder / "chat_template.jinja") << kChatml;
   return folder;
 }
 
@@ -108,4 +111,21 @@ TEST_CASE("What a model did not allow is not carried on to the next one that not
   start.open(write_model(folder / "new", true));
   CHECK_FALSE(start.session.parameters().raw);
   CHECK_THAT(start.log(), Catch::Contains("new: Chat is on, as before"));
+}
+
+TEST_CASE("A model whose chat template is refused runs plain text, and Chat shows why") {
+  const test::TemporaryFolder folder;
+  const fs::path model = write_model(folder / "odd", false);
+  std::ofstream(model / "chat_template.jinja") << "{% macro f() %}{% endmacro %}";
+  Start start(folder / "state");
+  start.session.next_run().set_raw(false);
+  start.session.open_model(model.string());
+  start.wait([&] { return test::has_model(start.session) && !start.session.next_run().chat_refusal().empty(); });
+  CHECK(start.session.next_run().chat_refusal() ==
+        "chat_template.jinja: a template that is not known: it uses {%macro f()%}");
+  CHECK_FALSE(start.session.next_run().has_chat());
+  CHECK(start.session.parameters().raw);
+  CHECK_THAT(start.log(), Catch::Contains("odd: Chat is off, the prompt goes to it as it is. chat_template.jinja: "));
+  start.session.next_run().set_prompt("hello");
+  start.wait([&] { return start.session.next_run().prompt_tokens() > 0; });
 }

@@ -70,7 +70,7 @@ Tokenizer golden_tokenizer(const std::string& family) {
 
 /// The error of a template of that text, after file and key.
 std::string refusal(const std::string& jinja) {
-  return error_of([&] { ChatTemplate::from_text(jinja, "", "f", "chat_template"); });
+  return error_of([&] { ChatTemplate::from_text(jinja, "<s>", "f", "chat_template"); });
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -196,66 +196,136 @@ TEST_CASE("A conversation that cannot be is refused") {
              Catch::Contains("\"<|im_start|>\", which the tokenizer lacks"));
 }
 
-TEST_CASE("A template that is not one of the families' is named with the reason, not guessed") {
+TEST_CASE("A template that is not understood whole is refused with the piece that is not understood") {
   const json golden = chat_golden();
   const std::string qwen2 = text_of(golden, "Qwen2"), qwen25 = text_of(golden, "Qwen2.5"),
-                    qwen3 = text_of(golden, "Qwen3"), llama3 = text_of(golden, "Llama 3"),
-                    llama31 = text_of(golden, "Llama 3.1");
-  CHECK_THAT(refusal(""), Catch::Contains("a template that is not known (FNV-1a cbf29ce484222325): it has none of"));
+                    llama32 = text_of(golden, "Llama 3.2"), chatml = text_of(golden, "ChatML");
+  CHECK_THAT(refusal(""), Catch::Contains("a template that is not known: it writes none of <|im_start|>"));
   CHECK_THAT(refusal("{{ bos_token + messages[0].content }}"),
              Catch::EndsWith("hint: raw text needs none: --raw, or no --chat"));
-  CHECK_THAT(refusal("{{ 'open"), Catch::Contains("it cannot be read"));
-  CHECK_THAT(refusal("{% if tools"), Catch::Contains("it cannot be read"));
-  CHECK_THAT(refusal("{# open"), Catch::Contains("it cannot be read"));
-  CHECK_THAT(refusal(R"({{ 'a\x41' }})"), Catch::Contains("it cannot be read"));
-  // One thing changed in templates that are known.
-  CHECK_THAT(refusal(replaced(qwen25, "message.content", "message.content | upper")),
-             Catch::Contains("it uses \"upper\""));
-  CHECK_THAT(refusal(replaced(qwen25, "message.content", "message.content | trim")),
-             Catch::Contains("turns in another way"));
-  CHECK_THAT(refusal(replaced(qwen25, "assistant\\n' }}", "assistant\\nSure' }}")),
-             Catch::Contains("it writes \"<|im_start|>assistant"));
-  CHECK_THAT(refusal(qwen25 + "x"), Catch::Contains("it prints text between its tags"));
-  CHECK_THAT(refusal(qwen25 + "{{ 'x' }}"), Catch::Contains("it asks for the answer in another way"));
-  CHECK_THAT(refusal(replaced(qwen2, "<|im_end|>'", "<|im_sep|>'")), Catch::Contains("it writes \"<|im_sep|>\""));
-  CHECK_THAT(refusal(replaced(qwen3, "lstrip('\\n') }}", "strip('\\n') }}")),
-             Catch::Contains("it treats past thinking in another way"));
+  struct Case {
+    const char *code, *reason;
+  };
+  for (const Case& c : std::initializer_list<Case>{
+           {"{{ 'open", "it cannot be read: a string"},
+           {"{% if tools", "it cannot be read: a tag"},
+           {"{# open", "it cannot be read: a comment"},
+           {R"({{ 'a\x41' }})", "it cannot be read: an escape"},
+           {"{{ (messages] }}", "it cannot be read: a bracket in {{(messages]"},
+           {"{{ x }}", "it uses x"},
+           {"{{ eos_token }}", "it uses eos_token"},
+           {"{{ messages[0].content | nosuch }}", "it uses the filter nosuch"},
+           {"{{ messages[0].content | upper }}", "it has {{messages[0].content|upper}}: |upper of such a value"},
+           {"{{ messages[0]['items'] }}", "it has {{messages[0]['items']}}: .items"},
+           {"{{ messages | length }}", "it prints what is no text"},
+           {"{{ 'a' 'b' }}", "it has {{'a''b'}}"},
+           {"{{ 'a', 'b' }}", "it has {{'a','b'}}"},
+           {"{{ strftime_now('%Y') }}", "it calls strftime_now"},
+           {"{{ range(9) }}", "it calls range"},
+           {"{% if 1 < 2 < 3 %}{% endif %}", "it has {%if 1<2<3%}"},
+           {"{% if tools %}{{ 'a' if }}{% endif %}", "it has {{'a'if}}"},  // no program, though it would not be reached
+           {"{% if tools %}{% else %}{% else %}{% endif %}", "its blocks are not closed"},
+           {"{% if tools %}", "its blocks are not closed"},
+           {"{% endif %}", "its blocks are not closed: {%endif%}"},
+           {"{% break %}", "it uses {%break%}"},
+           {"{% macro f() %}{% endmacro %}", "it uses {%macro f()%}"},
+           {"{% raw %}{% endraw %}", "it uses {%raw%}"},
+           {"{% set x %}y{% endset %}", "it has {%set x%}"},
+           {"{% set loop = 1 %}", "it has {%set loop=1%}"},
+           {"{% set bos_token = '' %}", "it has {%set bos_token=''%}"},
+           {"{% for messages in messages %}{% endfor %}", "it has {%for messages in messages%}"},
+           {"{% for m in messages if true %}{% endfor %}", "a loop over other things"},
+           {"{% for c in 'ab' %}{% endfor %}", "a loop over other things"},
+           {"{% generation %}{% set x = 'y' %}{% endgeneration %}", "it sets variables in {%generation%}"},
+           {"\u00a0", "it prints text between its tags that is not ASCII"},
+       }) {
+    CAPTURE(c.code);
+    CHECK_THAT(refusal(c.code + chatml), Catch::Contains(c.reason));
+    CHECK_THAT(refusal(c.code + chatml), Catch::Contains("that is not known: it "));
+  }
   CHECK_THAT(refusal(replaced(qwen25, "{%- endfor %}", "")), Catch::Contains("its blocks are not closed"));
-  CHECK_THAT(refusal(replaced(qwen25, "messages[0].role == \"system\"", "messages[0].role == \"tools\"")),
-             Catch::Contains("it compares something with \"tools\""));
-  CHECK_THAT(refusal(replaced(qwen3, "is false", "is true")), Catch::Contains("it asks for the answer in another way"));
-  CHECK_THAT(refusal(replaced(llama3, " | trim", "")), Catch::Contains("it writes turns in another way"));
-  const std::string r1 = text_of(golden, "DeepSeek-R1"), thinks = text_of(golden, "DeepSeek-R1 (always thinking)");
-  CHECK_THAT(refusal(replaced(r1, "'<｜User｜>' + ", "'<｜User｜> ' + ")),
-             Catch::Contains("it writes \"<｜User｜> \""));
-  CHECK_THAT(refusal(replaced(r1, "[-1]", "[0]")), Catch::Contains("it writes turns in another way"));
-  CHECK_THAT(refusal(replaced(r1, "{{ ns.system_prompt }}", "")), Catch::Contains("gives a system message in another"));
-  CHECK_THAT(refusal(replaced(thinks, "<think>", "<thought>")),
-             Catch::Contains("it writes \"<｜Assistant｜><thought>"));
-  CHECK_THAT(refusal(replaced(thinks, "{{ '<｜Assistant｜><think>\\n' }}", "")),
-             Catch::Contains("asks for the answer"));
-  CHECK_THAT(refusal(replaced(llama3, "bos_token + content", "content")), Catch::Contains("it begins in another way"));
-  CHECK_THAT(refusal(replaced(llama31, "Cutting ", "Cut ")), Catch::Contains("it begins with dates in another way"));
-  CHECK_THAT(refusal(replaced(llama31, "Today Date: ", "Today: ")),
-             Catch::Contains("it begins with dates in another way"));
-  CHECK_THAT(refusal(replaced(llama31, "{{- bos_token }}", "")), Catch::Contains("it begins in another way"));
+  CHECK_THAT(refusal(replaced(llama32, "%d %b %Y", "%Y")), Catch::Contains("it uses strftime_now"));
+  std::string deep;
+  for (int i = 0; i < 30; ++i) deep += "{% if tools %}";
+  CHECK_THAT(refusal(deep + chatml), Catch::Contains("its blocks are too deep"));
+  std::string long_tag = "{{ 'a'", loops, ends;
+  for (int i = 0; i < 300; ++i) long_tag += " + 'a'";
+  CHECK_THAT(refusal(long_tag + " }}" + chatml), Catch::Contains("it has a tag of more than 400 words"));
+  for (int i = 0; i < 12; ++i) loops += "{% for m in messages %}", ends += "{% endfor %}";
+  CHECK_THAT(refusal(loops + "{{ 'a' }}" + ends + chatml), Catch::Contains("it takes too many steps"));
+  CHECK_THAT(refusal("{% set ns = namespace(a='" + std::string(1000, 'a') + "') %}{% for m in messages %}" +
+                     [] {
+                       std::string doubled;
+                       for (int i = 0; i < 40; ++i) doubled += "{% set ns.a = ns.a + ns.a %}";
+                       return doubled;
+                     }() +
+                     "{% endfor %}" + chatml),
+             Catch::Contains("it takes too many steps"));
+  CHECK(refusal(std::string(2000, 'x') + "{{ " + std::string(3000, 'y') + " }}" + chatml).size() < 400);
 }
 
-TEST_CASE("Templates are compared by their tags alone, printed text included") {
+TEST_CASE("A template's BOS, dropped system turns, changed contents and slices are written as it has them") {
+  const std::string chatml = text_of(chat_golden(), "ChatML");
+  const Messages talk{{"system", "S"}, {"user", " x "}};
+  const auto written = [&](const std::string& text, std::optional<std::string> bos = "<s>") {
+    return ChatTemplate::from_text(text, bos, "f", "w").render(talk, {.add_generation_prompt = false});
+  };
+  const std::string system = "<|im_start|>system\nS<|im_end|>\n", user = "<|im_start|>user\n x <|im_end|>\n";
+  CHECK(written(chatml) == system + user);
+  for (const char* bos : {"{{bos_token}}", "{% if bos_token %}{{ bos_token }}{% endif %}", "{{ '' ~ bos_token }}"}) {
+    CHECK(written(bos + chatml) == "<s>" + system + user);
+    CHECK(written(bos + chatml, std::nullopt) == system + user);  // not defined: nothing, as in transformers
+    CHECK(written(std::string(bos) + bos + chatml) == "<s><s>" + system + user);
+  }
+  CHECK_THAT(error_of([&] { written("{{ bos_token + '' }}" + chatml, std::nullopt); }),
+             Catch::Contains("+ of what is not defined"));
+  CHECK(written(replaced(chatml, "messages %}", "messages[1:] %}")) == user);
+  const std::size_t turn = chatml.find("%}") + 2;
+  const std::string start = chatml.substr(0, turn), rest = chatml.substr(turn);
+  const std::size_t end = rest.find("{% endfor %}");
+  const std::string guarded =
+      start + "{% if message['role'] != 'system' %}" + rest.substr(0, end) + "{% endif %}" + rest.substr(end);
+  CHECK(written(guarded) == user);
+  const std::string changed = start + "{% set content = 'Q: ' + message['content'] | trim %}" + rest;
+  CHECK(written(replaced(changed, "message['content']", "content")) ==
+        "<|im_start|>system\nQ: S<|im_end|>\n<|im_start|>user\nQ: x<|im_end|>\n");
+  const std::string raises = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}";
+  CHECK_THAT(error_of([&] { written(raises + chatml); }),
+             Catch::StartsWith("f: w: the template refuses this conversation: \"no system\""));
+}
+
+TEST_CASE("A template that writes a token of the tokenizer as text is refused, for transformers would read the token") {
+  const Tokenizer tokenizer = golden_tokenizer("qwen2");
+  const std::string chatml = text_of(chat_golden(), "ChatML");
+  const Messages talk{{"user", "x"}};
+  const auto encoded = [&](const std::string& text) {
+    return ChatTemplate::from_text(text, {}, "f", "w").encode(tokenizer, talk);
+  };
+  CHECK_THAT(error_of([&] { encoded("{{ '<|endoftext|>' }}" + chatml); }),
+             Catch::Contains("the template writes \"<|endoftext|>\", in which the tokenizer has tokens"));
+  CHECK(encoded("{{ 'Hello' }}" + chatml) ==
+        tokenizer.encode("Hello<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n"));
+}
+
+TEST_CASE("A template's tags are read as Jinja's lexer does, printed text included") {
   const auto code = [](std::string_view text) {
-    const auto t = kvscope::TemplateCode::read(text);
-    return t ? t->code : "unreadable";
+    std::string all;
+    for (const auto& tag : kvscope::read_template_tags(text)) all += spell(tag);
+    return all;
   };
   CHECK(code("{%- if  x == \"a\" %}\n  {{- m[\"role\"] + '\\n' }}\n{%- endif %}") ==
-        "{%if x=='a'%}{{m.role+'\\n'}}{%endif%}");
+        "{%if x=='a'%}{{m['role']+'\\n'}}{%endif%}");
   CHECK(code("{# c #}\n{% set a = b %}\n") == "{%set a=b%}");
   CHECK(code("{% set a = b %}\n\n{% set c = d %}") == "{%set a=b%}{{'\\n'}}{%set c=d%}");  // trim_blocks takes one
+  CHECK(code("{% set a = b +%}\n{% set c = d %}") == "{%set a=b%}{{'\\n'}}{%set c=d%}");
+  CHECK(code("{#+ c +#}\n{% set c = d %}") == "{{'\\n'}}{%set c=d%}");
   CHECK(code("{{ a }}\n{{ b }}") == "{{a}}{{'\\n'}}{{b}}");
+  CHECK(code("{{ a }}\r\n{{ b }}\r{{ c }}\r\n") == "{{a}}{{'\\n'}}{{b}}{{'\\n'}}{{c}}");
+  CHECK(code("{{ 'a\r\nb' }}") == "{{'a\\nb'}}");
   CHECK(code("{{ a }}\n  {% if b %}c{% endif %}") == "{{a}}{{'\\n'}}{%if b%}{{'c'}}{%endif%}");  // lstrip_blocks
   CHECK(code("{{ a }}\n  {%+ if b %}c{% endif %}") == "{{a}}{{'\\n  '}}{%if b%}{{'c'}}{%endif%}");
   CHECK(code("{{ a -}}\n  x \n{{- b }}") == "{{a}}{{'x'}}{{b}}");
-  CHECK(code("{{ a['b c'] }}{{ a[ 'b' ].c[0]['d'] }}") == "{{a['b c']}}{{a.b.c[0].d}}");
-  CHECK(code("{% if a in ['b'] %}") == "{%if a in['b']%}");
+  CHECK(code("{{ {'a': {}} }}") == "{{{'a':{}}}}");  // a brace in a tag is no end of it
   CHECK(code("{{ \"it's\" + 'a\\\\b}}' }}") == "{{'it\\'s'+'a\\\\b}}'}}");
   CHECK(code("") == "");
 }
@@ -265,12 +335,11 @@ TEST_CASE("The template is read from its own file, else from tokenizer_config.js
   const std::string qwen25 = text_of(golden, "Qwen2.5"), llama3 = text_of(golden, "Llama 3");
   const kvscope::test::TempFolder folder;
   const auto load_error = [&] { return error_of([&] { ChatTemplate::load(folder.path()); }); };
-  CHECK_FALSE(ChatTemplate::exists(folder.path()));
+  CHECK_FALSE(ChatTemplate::find(folder.path()));
   CHECK_THAT(load_error(), Catch::Contains("no chat template; expected chat_template in tokenizer_config.json; hint"));
   folder.write("tokenizer_config.json", json{{"chat_template", nullptr}}.dump());
-  CHECK_FALSE(ChatTemplate::exists(folder.path()));
+  CHECK_FALSE(ChatTemplate::find(folder.path()));
   folder.write("tokenizer_config.json", json{{"chat_template", qwen25}}.dump());
-  CHECK(ChatTemplate::exists(folder.path()));
   CHECK(ChatTemplate::load(folder.path()).name() == "Qwen2.5");
   const json list{{{"name", "tool_use"}, {"template", "x"}}, {{"name", "default"}, {"template", qwen25}}};
   folder.write("tokenizer_config.json", json{{"chat_template", list}}.dump());
@@ -279,12 +348,16 @@ TEST_CASE("The template is read from its own file, else from tokenizer_config.js
   CHECK_THAT(load_error(), Catch::Contains("chat_template: no template named default among 1"));
   folder.write("tokenizer_config.json", json{{"chat_template", 7}}.dump());
   CHECK_THAT(load_error(), Catch::Contains("tokenizer_config.json: chat_template: number; expected text or a list"));
+  const json twice{list[1], {{"name", "default"}, {"template", llama3}}};
+  folder.write("tokenizer_config.json", json{{"chat_template", twice}, {"bos_token", "<s>"}}.dump());
+  CHECK(ChatTemplate::load(folder.path()).name() == "Llama 3");
+  folder.write("tokenizer_config.json", json{{"chat_template", {{"default", qwen25}, {"tool_use", "x"}}}}.dump());
+  CHECK(ChatTemplate::load(folder.path()).name() == "Qwen2.5");
+  folder.write("tokenizer_config.json", json{{"chat_template", {{"tool_use", qwen25}}}}.dump());
+  CHECK_THAT(load_error(), Catch::Contains("chat_template: no template named default among 1"));
   folder.write("tokenizer_config.json", json{{"chat_template", "hi"}}.dump());
-  CHECK(ChatTemplate::exists(folder.path()));  // that it cannot be used is for load() to say
   CHECK_THAT(load_error(), Catch::Contains("tokenizer_config.json: chat_template: a template that is not known"));
   folder.write("tokenizer_config.json", "[]");
-  CHECK_THAT(error_of([&] { ChatTemplate::exists(folder.path()); }),
-             Catch::Contains("array; expected an object; hint"));
   CHECK_THAT(load_error(), Catch::Contains("array; expected an object"));
   // Its own file goes first; the first token is in the configuration in both ways that transformers writes it.
   folder.write("chat_template.jinja", llama3);
@@ -295,4 +368,12 @@ TEST_CASE("The template is read from its own file, else from tokenizer_config.js
     CHECK(chat.render(Messages{{"user", " x "}}, {.add_generation_prompt = false}) ==
           "<s><|start_header_id|>user<|end_header_id|>\n\nx<|eot_id|>");
   }
+  // special_tokens_map.json names the first token too, but for configurations that list their tokens.
+  folder.write("special_tokens_map.json", json{{"bos_token", {{"content", "<b>"}}}}.dump());
+  const auto begins = [&](std::string_view bos) {
+    return ChatTemplate::load(folder.path()).render(Messages{{"user", "x"}}).starts_with(bos);
+  };
+  CHECK(begins("<b><|start_header_id|>"));
+  folder.write("tokenizer_config.json", json{{"added_tokens_decoder", json::object()}, {"bos_token", "<s>"}}.dump());
+  CHECK(begins("<s><|start_header_id|>"));
 }

@@ -10,7 +10,7 @@ void read_chat_template(std::string_view bytes) {
   const bool is_config = bytes.starts_with("{\"");
   if (is_config) {
     put("tokenizer_config.json", bytes);
-    if (!ChatTemplate::exists(memory_folder())) return;
+    if (!ChatTemplate::find(memory_folder())) return;
   }
   const ChatTemplate chat = is_config ? ChatTemplate::load(memory_folder())
                                       : ChatTemplate::from_text(bytes, "<s>", "chat_template.jinja", "chat_template");

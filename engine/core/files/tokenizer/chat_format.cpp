@@ -2,201 +2,140 @@
 
 #include <algorithm>
 
-#include "engine/core/support/utf8.h"
-
 namespace kvscope {
 namespace {
 
-constexpr std::string_view kThink = "<think>", kEndThink = "</think>";
+using Thinking = ChatFormat::Thinking;
 
-/// Without line ends at the two ends.
-std::string_view strip_line_ends(std::string_view text, bool left, bool right) {
-  while (left && text.starts_with('\n')) text.remove_prefix(1);
-  while (right && text.ends_with('\n')) text.remove_suffix(1);
-  return text;
-}
+/// What becomes a token where a template writes it. DeepSeek's have bars and blanks of their own (U+FF5C, U+2581).
+constexpr std::string_view kChatml = "<|im_start|>", kHeaders = "<|start_header_id|>", kMarks = "<｜User｜>";
+constexpr std::string_view kMarkup[] = {kChatml,      "<|im_end|>", kHeaders,          "<|end_header_id|>",
+                                        "<|eot_id|>", kMarks,       "<｜Assistant｜>", "<｜end▁of▁sentence｜>",
+                                        "<think>",    "</think>"};
 
-/// Python's white space, which is more than the tokenizers': U+001C to U+001F are in it.
-bool is_python_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-/// As Jinja's trim does.
-std::string_view trim(std::string_view text) {
-  while (!text.empty()) {
-    const Utf8Char c = decode_utf8(text, 0);
-    if (!c.valid || !is_python_space(c.code_point)) break;
-    text.remove_prefix(c.length);
+class Pieces {
+ public:
+  void markup(std::string_view token) { pieces_.push_back({std::string(token), true, {}}); }
+  void text(std::string_view more) {
+    if (more.empty()) return;
+    if (pieces_.empty() || pieces_.back().markup) pieces_.emplace_back();
+    pieces_.back().text += more;
   }
-  while (!text.empty()) {
-    std::size_t at = text.size() - 1;
-    while (at > 0 && text.size() - at < 4 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-    const Utf8Char c = decode_utf8(text, at);
-    if (!c.valid || at + c.length != text.size() || !is_python_space(c.code_point)) break;
-    text.remove_suffix(c.length);
+  /// Text of the template, its markup as tokens.
+  void written(std::string_view text_and_markup) {
+    while (!text_and_markup.empty()) {
+      std::size_t first = text_and_markup.size(), size = 0;
+      for (const std::string_view token : kMarkup) {
+        const std::size_t at = text_and_markup.find(token);
+        if (at < first) first = at, size = token.size();
+      }
+      text(text_and_markup.substr(0, first));
+      if (first > 0) pieces_.back().frame.emplace_back(text_and_markup.substr(0, first));
+      if (size > 0) markup(text_and_markup.substr(first, size));
+      text_and_markup.remove_prefix(first + size);
+    }
   }
-  return text;
-}
+  std::vector<ChatPiece> take() { return std::move(pieces_); }
 
-/// An assistant's message as what it thought and what it said.
-struct Answer {
-  std::string_view thought, said;
+ private:
+  std::vector<ChatPiece> pieces_;
 };
-Answer split_thought(std::string_view content) {
-  const std::size_t first_end = content.find(kEndThink);
-  if (first_end == content.npos) return {{}, content};
-  std::string_view thought = strip_line_ends(content.substr(0, first_end), false, true);
-  if (const std::size_t begin = thought.rfind(kThink); begin != thought.npos) {
-    thought.remove_prefix(begin + kThink.size());
-  }
-  const std::size_t last_end = content.rfind(kEndThink);
-  return {strip_line_ends(thought, true, true),
-          strip_line_ends(content.substr(last_end + kEndThink.size()), true, false)};
-}
 
-/// The last question of a person; a tool's result is given in a user's name too. The last message if there is none.
-std::size_t last_query(std::span<const ChatMessage> messages) {
-  for (std::size_t i = messages.size(); i-- > 0;) {
-    const std::string_view text = messages[i].content;
-    const bool is_result = text.starts_with("<tool_response>") && text.ends_with("</tool_response>");
-    if (messages[i].role == "user" && !is_result) return i;
-  }
-  return messages.size() - 1;
-}
-
-void write_thought(ChatPieces& out, std::string_view thought) {
-  out.markup(kThink);
-  out.text("\n" + std::string(thought) + "\n");
-  out.markup(kEndThink);
-  out.text("\n\n");
-}
-
-/// <|im_start|>role\n ... <|im_end|>\n
-std::vector<ChatPiece> write_chatml(const ChatFormat& format, std::span<const ChatMessage> messages,
-                                    const ChatOptions& options) {
-  ChatPieces out;
-  const auto begin = [&](std::string_view role) {
-    out.markup("<|im_start|>");
-    out.text(std::string(role) + "\n");
-  };
-  const auto end = [&] {
-    out.markup("<|im_end|>");
-    out.text("\n");
-  };
-  if (messages.front().role != "system" && !format.default_system.empty()) {
-    begin("system");
-    out.text(format.default_system);
-    end();
-  }
-  const bool thinks = format.thinking != ChatFormat::Thinking::none;
-  const std::size_t query = last_query(messages);
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    begin(messages[i].role);
-    if (thinks && messages[i].role == "assistant") {
-      const Answer answer = split_thought(messages[i].content);
-      const bool shown = i > query && (i + 1 == messages.size() || !answer.thought.empty());
-      if (shown) write_thought(out, answer.thought);
-      out.text(shown ? strip_line_ends(answer.said, true, false) : answer.said);
+std::vector<ChatPiece> pieces_of(const TemplateText& all) {
+  Pieces out;
+  const auto kind = [&](std::size_t i) { return static_cast<TemplateText::Origin>(all.origins[i]); };
+  for (std::size_t begin = 0, end = 0; begin < all.text.size(); begin = end) {
+    const TemplateText::Origin goes_on = kind(begin) == TemplateText::bos_begin ? TemplateText::bos : kind(begin);
+    for (end = begin + 1; end < all.text.size() && kind(end) == goes_on;) ++end;
+    const std::string_view run = std::string_view(all.text).substr(begin, end - begin);
+    if (kind(begin) == TemplateText::bos_begin) {
+      out.markup(run);
+    } else if (kind(begin) == TemplateText::written) {
+      out.written(run);
     } else {
-      out.text(messages[i].content);
+      out.text(run);
     }
-    end();
-  }
-  if (!options.add_generation_prompt) return out.take();
-  begin("assistant");
-  if (format.thinking == ChatFormat::Thinking::always) {
-    out.markup(kThink);
-    out.text("\n");
-  } else if (format.thinking == ChatFormat::Thinking::choice && !options.thinking.value_or(true)) {
-    write_thought(out, "");
   }
   return out.take();
 }
 
-/// <|start_header_id|>role<|end_header_id|>\n\n ... <|eot_id|>
-std::vector<ChatPiece> write_headers(const ChatFormat& format, std::string_view bos,
-                                     std::span<const ChatMessage> messages, const ChatOptions& options) {
-  ChatPieces out;
-  const auto begin = [&](std::string_view role) {
-    out.markup("<|start_header_id|>");
-    out.text(role);
-    out.markup("<|end_header_id|>");
-    out.text("\n\n");
-  };
-  if (!bos.empty()) out.markup(bos);
-  if (format.preamble) {
-    begin("system");
-    out.text("Cutting Knowledge Date: " + format.knowledge_date + "\n");
-    out.text("Today Date: " + (options.date.empty() ? format.date : options.date) + "\n\n");
-    if (messages.front().role == "system") {
-      out.text(trim(messages.front().content));
-      messages = messages.subspan(1);
+/// What a template writes of conversations that reach its every part; empty where it refuses one by itself.
+class Trial {
+ public:
+  explicit Trial(const ChatFormat& format) : format_(format) {}
+  std::string text(std::string_view roles, const ChatOptions& options = {}) {
+    std::vector<ChatMessage> messages;
+    for (const char r : roles) {
+      messages.push_back({r == 's'   ? "system"
+                          : r == 'u' ? "user"
+                                     : "assistant",
+                          r == 'a' ? "<think>\na\n</think>\n\nb" : "c"});
     }
-    out.markup("<|eot_id|>");
+    try {
+      const TemplateOutput out = run_template(format_.program, {messages, format_.bos, options});
+      if (!out.date.empty()) date_ = out.date;
+      return out.text.text;
+    } catch (const TemplateRaised&) {
+      return {};
+    }
   }
-  for (const ChatMessage& message : messages) {
-    begin(message.role);
-    out.text(trim(message.content));
-    out.markup("<|eot_id|>");
-  }
-  if (options.add_generation_prompt) begin("assistant");
-  return out.take();
-}
+  const std::string& date() const { return date_; }
 
-/// What systems say, then <｜User｜> ... <｜Assistant｜> ... <｜end▁of▁sentence｜>; an answer without what was thought before it.
-std::vector<ChatPiece> write_marks(const ChatFormat& format, std::string_view bos,
-                                   std::span<const ChatMessage> messages, const ChatOptions& options) {
-  ChatPieces out;
-  std::string systems;
-  bool first = true;
-  for (const ChatMessage& message : messages) {
-    if (message.role != "system") continue;
-    if (!format.joins_systems) systems.clear();
-    systems += (format.joins_systems && !first ? "\n\n" : "") + message.content;
-    first = false;
-  }
-  if (!bos.empty()) out.markup(bos);
-  out.text(systems);
-  for (const ChatMessage& message : messages) {
-    if (message.role == "user") {
-      out.markup(kUserMark);
-      out.text(message.content);
-    } else if (message.role == "assistant") {
-      const std::size_t end = message.content.rfind(kEndThink);
-      out.markup(kAssistantMark);
-      out.text(std::string_view(message.content).substr(end == std::string::npos ? 0 : end + kEndThink.size()));
-      out.markup(kEndMark);
-    }
-  }
-  if (!options.add_generation_prompt) return out.take();
-  out.markup(kAssistantMark);
-  if (format.thinking == ChatFormat::Thinking::always) {
-    out.markup(kThink);
-    out.text("\n");
-  }
-  return out.take();
+ private:
+  const ChatFormat& format_;
+  std::string date_;
+};
+
+/// Empty if it is none of the families'.
+std::string name_of(const ChatFormat& format, const std::string& text, bool has_clock, bool has_tools) {
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string::npos; };
+  if (has(kChatml) + has(kHeaders) + has(kMarks) != 1) return {};
+  const std::string always = format.thinking == Thinking::always ? " (always thinking)" : "";
+  if (has(kMarks)) return "DeepSeek-R1" + always;
+  if (has(kHeaders)) return !format.has_date ? "Llama 3" : has_clock ? "Llama 3.2" : "Llama 3.1";
+  if (format.thinking != Thinking::none) return "Qwen3" + always;
+  if (!has("system\n")) return "ChatML";
+  return has_tools ? "Qwen2.5" : has("SmolLM") ? "SmolLM2" : "Qwen2";
 }
 
 }  // namespace
 
-void ChatPieces::text(std::string_view more) {
-  if (more.empty()) return;
-  if (pieces_.empty() || pieces_.back().markup) pieces_.emplace_back();
-  pieces_.back().text += more;
+std::variant<ChatFormat, std::string> recognise_chat_format(std::string_view jinja, std::optional<std::string> bos) {
+  ChatFormat format;
+  format.bos = std::move(bos);
+  try {
+    format.program = read_template(jinja);
+    check_template_scopes(format.program);
+    Trial trial(format);
+    const std::string plain = trial.text("u");
+    const auto all = [&](std::optional<bool> thinking, const char* date) {
+      std::string texts;
+      for (const char* roles : {"u", "su", "suaua", "uaa", "uau"}) {
+        for (const bool asks : {false, true}) texts += trial.text(roles, {thinking, asks, date});
+      }
+      return texts;
+    };
+    const std::string text = all({}, "");
+    format.has_date = all({}, "\x01") != text;
+    if (format.has_date) format.date = trial.date();
+    if (all(true, "") != text || all(false, "") != text) {
+      format.thinking = Thinking::choice;
+    } else if (plain.ends_with("<think>\n") || plain.ends_with("<think>")) {
+      format.thinking = Thinking::always;
+    }
+    const auto mentions = [&](std::string_view word) { return jinja.find(word) != std::string_view::npos; };
+    format.name =
+        name_of(format, plain.find(kChatml) == plain.npos ? text : plain, mentions("strftime_now"), mentions("tools"));
+  } catch (const TemplateProblem& problem) {
+    return problem.reason;
+  }
+  if (format.name.empty()) return "it writes none of <|im_start|>, <|start_header_id|> and <｜User｜>, or several";
+  return format;
 }
 
-std::vector<ChatPiece> write_chat(const ChatFormat& format, std::string_view bos, std::span<const ChatMessage> messages,
+std::vector<ChatPiece> write_chat(const ChatFormat& format, std::span<const ChatMessage> messages,
                                   const ChatOptions& options) {
-  switch (format.turns) {
-    case ChatFormat::Turns::chatml:
-      return write_chatml(format, messages, options);
-    case ChatFormat::Turns::headers:
-      return write_headers(format, bos, messages, options);
-    case ChatFormat::Turns::marks:
-      return write_marks(format, bos, messages, options);
-  }
-  return {};
+  return pieces_of(run_template(format.program, {messages, format.bos, options}).text);
 }
 
 }  // namespace kvscope

@@ -1,6 +1,7 @@
 #pragma once
-// How the families write a conversation: what a chat template is recognised as, and what it makes of messages.
+// A chat template as a program that is understood whole, and what it makes of messages.
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,56 +9,35 @@
 #include <vector>
 
 #include "engine/core/files/tokenizer/chat.h"
+#include "engine/core/files/tokenizer/template_run.h"
 
 namespace kvscope {
 
-/// DeepSeek's marks, with bars and blanks of their own (U+FF5C, U+2581).
-inline constexpr std::string_view kUserMark = "<｜User｜>", kAssistantMark = "<｜Assistant｜>",
-                                  kEndMark = "<｜end▁of▁sentence｜>";
-
-/// What distinguishes the families' conversations.
 struct ChatFormat {
-  /// <|im_start|>role\n ... <|im_end|>; <|start_header_id|>role<|end_header_id|> ... <|eot_id|>; <｜User｜> ... <｜Assistant｜>
-  enum class Turns { chatml, headers, marks };
   enum class Thinking { none, choice, always };
 
-  std::string name;  // "Qwen2.5"
-  Turns turns = Turns::chatml;
-
-  // ChatML
-  std::string default_system;          // what stands in for a missing system message; empty: nothing does
-  Thinking thinking = Thinking::none;  // not none: past turns also lose their think part
-
-  // headers
-  bool preamble = false;       // a system turn is always there and begins with two dates
-  std::string knowledge_date;  // "December 2023"
-  std::string date;            // "26 Jul 2024", where no other is asked for
-
-  // marks
-  bool joins_systems = false;  // all system messages are written, an empty line between them; else the last alone
+  std::vector<TemplateNode> program;
+  std::optional<std::string> bos;
+  std::string name;  // "Qwen2.5": the first model that has such a conversation
+  Thinking thinking = Thinking::none;
+  bool has_date = false;
+  std::string date;  // of the template itself: "26 Jul 2024"
 };
 
-/// The format of a template's text, or why it is none of the families' (for a sentence: "it has ...").
-std::variant<ChatFormat, std::string> recognise_chat_format(std::string_view jinja);
+/// The format of a template's text, or why it is not understood (for a sentence: "it has ..."). A few conversations are
+/// written to find that out.
+std::variant<ChatFormat, std::string> recognise_chat_format(std::string_view jinja, std::optional<std::string> bos);
 
 /// A conversation in pieces: markup is one token, text never is. Neighbouring texts are one piece, because words may
 /// cross from the frame into what was said ("user\n" and a message that begins with a line end).
 struct ChatPiece {
   std::string text;
   bool markup = false;
-};
-class ChatPieces {
- public:
-  void markup(std::string_view token) { pieces_.push_back({std::string(token), true}); }
-  void text(std::string_view more);
-  std::vector<ChatPiece> take() { return std::move(pieces_); }
-
- private:
-  std::vector<ChatPiece> pieces_;
+  std::vector<std::string> frame;  // the parts of a text that the template wrote
 };
 
-/// `messages` are not empty. `bos` begins a conversation with headers or marks; may be empty.
-std::vector<ChatPiece> write_chat(const ChatFormat& format, std::string_view bos, std::span<const ChatMessage> messages,
+/// `messages` are not empty. Throws TemplateProblem for what is not understood, TemplateRaised.
+std::vector<ChatPiece> write_chat(const ChatFormat& format, std::span<const ChatMessage> messages,
                                   const ChatOptions& options);
 
 }  // namespace kvscope

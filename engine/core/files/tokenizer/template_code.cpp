@@ -1,31 +1,40 @@
 #include "engine/core/files/tokenizer/template_code.h"
 
 #include <algorithm>
-#include <cstring>
-#include <unordered_set>
 
 namespace kvscope {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
+using Token = TemplateToken;
+using Kind = TemplateToken::Kind;
 
-bool is_space(char c) { return std::strchr(" \t\r\n\v\f", c) != nullptr && c != '\0'; }
-bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
-bool is_name(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), is_word) && !(text[0] >= '0' && text[0] <= '9');
-}
-/// Words after which [ begins a list, not a subscript.
-bool is_operator(std::string_view word) {
-  constexpr std::string_view kOperators[] = {"in", "not", "and", "or", "is", "if", "elif", "else"};
-  return std::find(std::begin(kOperators), std::end(kOperators), word) != std::end(kOperators);
+constexpr std::size_t kNone = std::string_view::npos;
+constexpr std::size_t kMaxTokens = 400;  // of a tag, as deep as its expression may be nested
+
+bool is_one_of(char c, std::string_view list) { return list.find(c) != kNone; }
+bool is_space(char c) { return is_one_of(c, " \t\r\n\v\f"); }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_'; }
+
+[[noreturn]] void fail(std::string reason) { throw TemplateProblem{std::move(reason)}; }
+
+/// Jinja takes every line end for \n, in strings too, and drops the last one.
+std::string with_line_ends(std::string_view jinja) {
+  std::string text;
+  text.reserve(jinja.size());
+  for (std::size_t i = 0; i < jinja.size(); ++i) {
+    if (jinja[i] == '\r' && i + 1 < jinja.size() && jinja[i + 1] == '\n') continue;
+    text += jinja[i] == '\r' ? '\n' : jinja[i];
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
 }
 
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
 
-  std::optional<TemplateCode> read() {
-    if (text_.ends_with('\n')) text_.remove_suffix(1);  // as Jinja does, once
+  std::vector<TemplateTag> read() {
     while (at_ < text_.size()) {
       const std::size_t open = next_tag();
       add_data(text_.substr(at_, open - at_), open);
@@ -33,9 +42,13 @@ class Reader {
       const char kind = text_[open + 1];
       at_ = open + 2;
       if (at_ < text_.size() && (text_[at_] == '-' || text_[at_] == '+')) ++at_;
-      if (!(kind == '#' ? skip_comment() : read_tag(kind))) return std::nullopt;
+      if (kind == '#') {
+        skip_comment();
+      } else {
+        read_tag(kind == '%');
+      }
     }
-    return std::move(out_);
+    return std::move(tags_);
   }
 
  private:
@@ -43,7 +56,7 @@ class Reader {
 
   std::size_t next_tag() const {
     for (std::size_t i = at_; i + 1 < text_.size(); ++i) {
-      if (text_[i] == '{' && (text_[i + 1] == '{' || text_[i + 1] == '%' || text_[i + 1] == '#')) return i;
+      if (text_[i] == '{' && is_one_of(text_[i + 1], "{%#")) return i;
     }
     return text_.size();
   }
@@ -61,140 +74,138 @@ class Reader {
     } else if (at_tag && text_[open + 1] != '{' && sign != '+') {
       strip_indent(data, open);
     }
-    if (data.empty()) return;
-    out_.code += "{{" + template_literal(data) + "}}";
-    out_.literals.emplace_back(data);
-    out_.prints_between = true;
+    // Python strips white space that is not ASCII too; text that may have some is not worth the table.
+    const auto is_wide = [](char c) { return static_cast<unsigned char>(c) >= 0x80 || (c >= 0x1C && c <= 0x1F); };
+    if (std::any_of(data.begin(), data.end(), is_wide)) fail("it prints text between its tags that is not ASCII");
+    if (!data.empty()) tags_.push_back({false, {{Kind::text, std::string(data)}}});
   }
 
-  /// lstrip_blocks: blanks between the line's start and a block tag. Looked for behind the tag before only: that one's
+  /// lstrip_blocks: blanks between the line's start and a block tag. Looked for after the last tag only: that one's
   /// brace is no blank, and a line of a million tags would be gone through a million times.
   void strip_indent(std::string_view& data, std::size_t open) const {
-    const std::string_view behind = text_.substr(at_, open - at_);
-    const std::size_t line_end = behind.rfind('\n');
+    const std::string_view before_tag = text_.substr(at_, open - at_);
+    const std::size_t line_end = before_tag.rfind('\n');
     if (line_end == kNone && at_ > 0) return;
-    const std::string_view before = line_end == kNone ? behind : behind.substr(line_end + 1);
-    if (!std::all_of(before.begin(), before.end(), is_space)) return;
-    data.remove_suffix(std::min(before.size(), data.size()));
+    const std::string_view indent = line_end == kNone ? before_tag : before_tag.substr(line_end + 1);
+    if (!std::all_of(indent.begin(), indent.end(), is_space)) return;
+    data.remove_suffix(std::min(indent.size(), data.size()));
   }
 
-  bool skip_comment() {
+  void skip_comment() {
     const std::size_t end = text_.find("#}", at_);
-    if (end == kNone) return false;
-    after_ = end > at_ && text_[end - 1] == '-' ? After::stripping : After::block;
+    if (end == kNone) fail("it cannot be read: a comment is not closed");
+    const char sign = end > at_ ? text_[end - 1] : '\0';
+    after_ = sign == '-' ? After::stripping : sign == '+' ? After::nothing : After::block;
     at_ = end + 2;
+  }
+
+  /// Whether the tag ends here; past it if so.
+  bool ends(bool is_block) {
+    const std::string_view close = is_block ? "%}" : "}}", rest = text_.substr(at_);
+    const bool signed_end = (rest[0] == '-' || (rest[0] == '+' && is_block)) && rest.substr(1).starts_with(close);
+    if (!signed_end && !rest.starts_with(close)) return false;
+    at_ += close.size() + signed_end;
+    after_ = !signed_end      ? (is_block ? After::block : After::nothing)
+             : rest[0] == '-' ? After::stripping
+                              : After::nothing;
     return true;
   }
 
-  bool read_tag(char kind) {
-    const std::string_view close = kind == '{' ? "}}" : "%}";
-    out_.code += kind == '{' ? "{{" : "{%";
-    last_word_.clear();
+  void read_tag(bool is_block) {
+    TemplateTag tag{is_block, {}};
+    std::string open;  // brackets
     while (at_ < text_.size()) {
-      const std::string_view rest = text_.substr(at_);
-      const bool strips = rest.starts_with('-') && rest.substr(1).starts_with(close);
-      if (strips || rest.starts_with(close)) {
-        out_.code += close;
-        at_ += close.size() + strips;
-        after_ = strips ? After::stripping : kind == '{' ? After::nothing : After::block;
-        return true;
+      if (open.empty() && ends(is_block)) {
+        if (is_block && !tag.tokens.empty() && tag.tokens[0].text == "raw") fail("it uses {%raw%}");
+        tags_.push_back(std::move(tag));
+        return;
       }
-      if (!read_token()) return false;
+      if (is_space(text_[at_])) {
+        ++at_;
+        continue;
+      }
+      if (tag.tokens.size() == kMaxTokens) fail("it has a tag of more than 400 words and signs");
+      tag.tokens.push_back(read_token());
+      const Token& token = tag.tokens.back();
+      if (token.kind != Kind::sign) continue;
+      if (is_one_of(token.text[0], "([{")) open += token.text[0] == '(' ? ')' : token.text[0] == '[' ? ']' : '}';
+      if (!is_one_of(token.text[0], ")]}")) continue;
+      if (open.empty() || open.back() != token.text[0]) fail("it cannot be read: a bracket in " + spell(tag));
+      open.pop_back();
     }
-    return false;
+    fail("it cannot be read: a tag is not closed");
   }
 
-  bool read_token() {
+  Token read_token() {
     const char c = text_[at_];
-    if (is_space(c)) return ++at_, true;
-    if (c == '\'' || c == '"') return read_string();
-    if (is_word(c)) return read_word(), true;
-    if (c == '[' && read_subscript()) return true;
-    out_.code += c;
-    last_word_ = c == ')' || c == ']' ? std::string(1, c) : "";
-    return ++at_, true;
-  }
-
-  void read_word() {
+    if (c == '\'' || c == '"') return {Kind::text, read_string()};
     const std::size_t begin = at_;
-    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
-    last_word_ = text_.substr(begin, at_ - begin);
-    if (out_.code.ends_with("{%")) out_.blocks.push_back(last_word_);
-    if (is_word(out_.code.back())) out_.code += ' ';
-    out_.code += last_word_;
-    if (seen_.insert(last_word_).second) out_.words.push_back(last_word_);
-  }
-
-  bool read_string() {
-    std::string text;
-    if (!decode_string(text)) return false;
-    out_.code += template_literal(text);
-    out_.literals.push_back(std::move(text));
-    last_word_.clear();
-    return true;
+    if (is_word(c)) {
+      while (at_ < text_.size() && is_word(text_[at_])) ++at_;
+      const std::string word(text_.substr(begin, at_ - begin));
+      if (!is_digit(c)) return {Kind::name, word};
+      const bool whole = word.size() < 7 && std::all_of(word.begin(), word.end(), is_digit) &&
+                         (c != '0' || word.size() == 1) && !(at_ < text_.size() && text_[at_] == '.');
+      if (!whole) fail("it uses the number " + word);
+      return {Kind::number, word};
+    }
+    for (const std::string_view two : {"==", "!=", "<=", ">=", "//", "**"}) {
+      if (text_.substr(at_).starts_with(two)) return at_ += 2, Token{Kind::sign, std::string(two)};
+    }
+    if (!is_one_of(c, "+-*/%~[](){}<>=.:|,")) fail("it cannot be read: a character in a tag");
+    return ++at_, Token{Kind::sign, std::string(1, c)};
   }
 
   /// The string that begins at at_, and past it.
-  bool decode_string(std::string& text) {
+  std::string read_string() {
+    std::string text;
     const char quote = text_[at_++];
     for (; at_ < text_.size() && text_[at_] != quote; ++at_) {
       char c = text_[at_];
       if (c == '\\') {
-        if (++at_ == text_.size()) return false;
-        c = text_[at_] == 'n' ? '\n' : text_[at_] == 't' ? '\t' : text_[at_] == 'r' ? '\r' : text_[at_];
-        if (c == text_[at_] && c != '\\' && c != '\'' && c != '"') return false;
+        c = ++at_ < text_.size() ? text_[at_] : '\0';
+        if (!is_one_of(c, "ntr\\'\"")) fail("it cannot be read: an escape in a string");
+        c = c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c;
       }
       text += c;
     }
-    return at_++ < text_.size();
-  }
-
-  /// ['role'] after a value as .role.
-  bool read_subscript() {
-    if (last_word_.empty() || is_operator(last_word_)) return false;
-    const std::size_t begin = at_;
-    std::string name;
-    const auto skip = [&] {
-      while (at_ < text_.size() && is_space(text_[at_])) ++at_;
-      return at_ < text_.size();
-    };
-    ++at_;
-    const bool quoted = skip() && (text_[at_] == '\'' || text_[at_] == '"') && decode_string(name);
-    if (!quoted || !skip() || text_[at_] != ']' || !is_name(name)) {
-      at_ = begin;
-      return false;
-    }
-    ++at_;
-    out_.code += "." + name;
-    last_word_ = name;
-    if (seen_.insert(name).second) out_.words.push_back(name);
-    return true;
+    if (at_++ >= text_.size()) fail("it cannot be read: a string is not closed");
+    return text;
   }
 
   std::string_view text_;
   std::size_t at_ = 0;
   After after_ = After::nothing;
-  std::string last_word_;                 // the value that a [ would be a subscript of; empty if there is none
-  std::unordered_set<std::string> seen_;  // out_.words
-  TemplateCode out_;
+  std::vector<TemplateTag> tags_;
 };
 
-}  // namespace
-
-std::optional<TemplateCode> TemplateCode::read(std::string_view jinja) { return Reader(jinja).read(); }
-
-std::string template_literal(std::string_view text) {
+std::string quoted(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
     if (c == '\n') {
       out += "\\n";
-    } else if (c == '\'' || c == '\\') {
-      out += {'\\', c};
     } else {
+      if (c == '\'' || c == '\\') out += '\\';
       out += c;
     }
   }
   return out += "'";
+}
+
+}  // namespace
+
+std::vector<TemplateTag> read_template_tags(std::string_view jinja) {
+  const std::string text = with_line_ends(jinja);
+  return Reader(text).read();
+}
+
+std::string spell(const TemplateTag& tag) {
+  std::string out = tag.is_block ? "{%" : "{{";
+  for (const Token& token : tag.tokens) {
+    if (is_word(out.back()) && token.kind != Kind::sign && token.kind != Kind::text) out += ' ';
+    out += token.kind == Kind::text ? quoted(token.text) : token.text;
+  }
+  return out += tag.is_block ? "%}" : "}}";
 }
 
 }  // namespace kvscope
