@@ -15,18 +15,22 @@ import json
 import pathlib
 import random
 import re
+import time
 
 from chat_families import FAMILIES
 from transformers.utils import chat_template_utils
 
 
 class Clock(datetime.datetime):
+    """For strftime_now: the date that a template has where there is no clock, which is what KVScope takes."""
+    date = (2024, 7, 26)
+
     @classmethod
     def now(cls, tz=None):
-        return cls(2024, 7, 26)
+        return cls(*cls.date)
 
 
-chat_template_utils.datetime = Clock  # strftime_now: the date that the templates have where there is no clock
+chat_template_utils.datetime = Clock
 
 TALKS = [
     [["user", "hello"]],
@@ -179,6 +183,8 @@ def fnv(text):
 
 def render(text, bos, ask):
     talk, prompt, thinking, date = ask
+    fixed = re.search(r'date_string = "(\d\d [A-Z][a-z]{2} \d{4})"', text)
+    Clock.date = time.strptime(fixed[1], "%d %b %Y")[:3] if fixed else (2024, 7, 26)
     more = ({} if thinking is None else {"enable_thinking": thinking}) | ({"date_string": date} if date else {}) | ({} if bos is None else {"bos_token": bos})
     messages = [{"role": r, "content": c} for r, c in TALKS[talk]]
     try:

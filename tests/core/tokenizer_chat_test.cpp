@@ -240,8 +240,8 @@ TEST_CASE("A template that is not understood whole is refused with the piece tha
            {"\u00a0", "it prints text between its tags that is not ASCII"},
        }) {
     CAPTURE(c.code);
-    CHECK_THAT(refusal(c.code + chatml), Catch::Contains(c.reason));
-    CHECK_THAT(refusal(c.code + chatml), Catch::Contains("that is not known: it "));
+    CHECK_THAT(refusal(chatml + c.code), Catch::Contains(c.reason));
+    CHECK_THAT(refusal(chatml + c.code), Catch::Contains("a template that is not known: it"));
   }
   CHECK_THAT(refusal(replaced(qwen25, "{%- endfor %}", "")), Catch::Contains("its blocks are not closed"));
   CHECK_THAT(refusal(replaced(llama32, "%d %b %Y", "%Y")), Catch::Contains("it uses strftime_now"));
