@@ -243,6 +243,28 @@ TEST_CASE("The window opens on what set-up fetched, as a chat, and the tiny samp
   CHECK(window.state()["parameters"]["prompt"].get<std::string>().starts_with("A key-value cache keeps"));
 }
 
+TEST_CASE("A model whose chat template is refused opens and runs plain text, and Chat is grey and shows why") {
+  if (skip_without_display()) return;
+  const test::TemporaryFolder model;
+  test::link_sample_model(model.path(), {"config.json", "tokenizer.json", "model.safetensors"});
+  const std::string chat_template = GENERATE(R"("{% macro f() %}{% endmacro %}")", R"({"tool_use": "x"})", "7");
+  std::ofstream(model / "tokenizer_config.json") << R"({"chat_template": )" << chat_template << "}";
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .words = {model.path().string()}});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/parameters/raw", true}});
+  window.frames(3);
+  const auto chat = window.rect("prompt.chat");
+  window.inputs({"mousemove", "--window", "{window}", std::to_string(static_cast<int>(chat[0] + 5)),
+                 std::to_string(static_cast<int>(chat[1] + chat[3] / 2))});
+  CHECK_THAT(window.text_soon("hint", "cannot be used"), Catch::Contains("The model's chat template cannot be used.") &&
+                                                             Catch::Contains("tokenizer_config.json: "));
+  window.click("prompt.chat");
+  CHECK(window.state()["parameters"]["raw"] == true);
+  window.command("prompt.set", {{"text", "hello"}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+}
+
 // At 1280 x 720 it began where the window ended.
 TEST_CASE("The list of runs is in sight in a small window, however long the settings above it are") {
   if (skip_without_display()) return;
