@@ -13,7 +13,7 @@ using Op = TemplateExpression::Op;
 using Node = TemplateNode;
 
 // Families' templates need some 200 steps a message, and copy what was said about ten times.
-constexpr std::size_t kSteps = 50'000, kStepsOfMessage = 2'000, kBytes = 8u << 20, kBytesOfMessage = 16u << 10,
+constexpr std::size_t kSteps = 5'000, kStepsOfMessage = 2'000, kBytes = 8u << 20, kBytesOfMessage = 16u << 10,
                       kBytesOfByte = 64;
 
 /// "26 Jul 2024": what strftime makes of '%d %b %Y'.
