@@ -62,7 +62,7 @@ static SamplingSpec sampling_of(const Arguments& arguments) {
 }
 
 /// Also where the model has a chat template that is refused: that refuses no run that does not ask for a chat.
-bool takes_plain_text(const Arguments& arguments, const std::string& model_path) {
+static bool takes_plain_text(const Arguments& arguments, const std::string& model_path) {
   if (arguments.has("raw")) return true;
   try {
     return !ChatTemplate::find(model_path);

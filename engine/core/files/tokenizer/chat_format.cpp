@@ -22,22 +22,29 @@ class Pieces {
     pieces_.back().text += more;
   }
   /// Text of the template, its markup as tokens.
-  void written(std::string_view text_and_markup) {
-    while (!text_and_markup.empty()) {
-      std::size_t first = text_and_markup.size(), size = 0;
-      for (const std::string_view token : kMarkup) {
-        const std::size_t at = text_and_markup.find(token);
-        if (at < first) first = at, size = token.size();
+  void written(std::string_view all) {
+    std::size_t begin = 0;
+    for (std::size_t at = all.find('<'); at != all.npos; at = all.find('<', at)) {
+      const std::string_view rest = all.substr(at);
+      const auto* token = std::find_if(std::begin(kMarkup), std::end(kMarkup),
+                                       [&](std::string_view one) { return rest.starts_with(one); });
+      if (token == std::end(kMarkup)) {
+        ++at;
+        continue;
       }
-      text(text_and_markup.substr(0, first));
-      if (first > 0) pieces_.back().frame.emplace_back(text_and_markup.substr(0, first));
-      if (size > 0) markup(text_and_markup.substr(first, size));
-      text_and_markup.remove_prefix(first + size);
+      frame(all.substr(begin, at - begin));
+      markup(*token);
+      begin = at += token->size();
     }
+    frame(all.substr(begin));
   }
   std::vector<ChatPiece> take() { return std::move(pieces_); }
 
  private:
+  void frame(std::string_view more) {
+    text(more);
+    if (!more.empty()) pieces_.back().frame.emplace_back(more);
+  }
   std::vector<ChatPiece> pieces_;
 };
 
