@@ -46,8 +46,16 @@ void AdaptedReader::read(const std::vector<TensorTarget>& targets) {
     };
     const at::Tensor change =
         at::matmul(part(".lora_B.weight", *found->second.b), part(".lora_A.weight", *found->second.a));
+    const double largest = change.abs().max().item<double>() * found->second.scale;
+    if (!(largest <= LoraFile::largest_weight)) {  // not a number either
+      throw Error({.file = adapter_.file().path().string(),
+                   .where = module,
+                   .found = "a change of its weights by " + number_text(largest, 6),
+                   .expected = "at most " + number_text(LoraFile::largest_weight, 6),
+                   .hint = "the adapter is damaged: fetch it again, or see whether its training diverged"});
+    }
     at::Tensor to = target.to;
-    to.copy_(to.to(at::kFloat).add_(change, adapter_.scale()));
+    to.copy_(to.to(at::kFloat).add_(change, found->second.scale));
     used_.insert(target.name);
   }
 }

@@ -99,7 +99,11 @@ Model Model::load(const std::filesystem::path& folder, const std::string& device
   const Place place = choose_place(device, dtype);
   CheckpointReader own(files, progress);
   std::optional<LoraFile> adapter;
-  if (!adapter_folder.empty()) adapter.emplace(LoraFile::open(adapter_folder));
+  if (!adapter_folder.empty()) {
+    adapter.emplace(LoraFile::open(adapter_folder));
+    adapter->check_values();
+    adapter->left_out(model.config);
+  }
   std::optional<AdaptedReader> adapted;
   if (adapter) adapted.emplace(own, *adapter);
   WeightReader& reader = adapted ? static_cast<WeightReader&>(*adapted) : own;

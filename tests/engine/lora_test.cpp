@@ -1,6 +1,7 @@
 // LoRA adapters in PEFT's files: what the engine makes of them against PEFT itself and against matrices that were added by hand, and what it
 // refuses.
 
+#include <algorithm>
 #include <fstream>
 
 #include "engine/core/files/weights/lora_file.h"
@@ -160,7 +161,9 @@ TEST_CASE("what is more than a sum, damaged or of another model is refused with 
   refused(with("peft_type", "IA3"), {"peft_type", "LORA"});
   refused(with("bias", "all"), {"bias", "none"});
   refused(with("modules_to_save", {"lm_head"}), {"modules_to_save"});
-  refused(with("rank_pattern", {{"q_proj", 8}}), {"rank_pattern"});
+  refused(with("rank_pattern", {{"q_proj", 8}}), {"q_proj", "another rank"});
+  refused(with("init_lora_weights", "pissa"), {"init_lora_weights", "pissa", "convert"});
+  refused(with("alora_invocation_tokens", {5}), {"alora_invocation_tokens"});
   refused(with("lora_alpha", "six"), {"lora_alpha"});
 
   write_adapter(folder / "other", with("r", 4));
@@ -190,6 +193,27 @@ TEST_CASE("what is more than a sum, damaged or of another model is refused with 
                 {"adapter", "one"});
   fs::resize_file(folder / "twin/adapter_model.safetensors", 300);
   check_refused(test::error_of([&] { load({(folder / "twin").string()}); }), {"adapter_model.safetensors"});
+}
+
+TEST_CASE("values that make no weights are blamed on the adapter's tensor, not on the model", "[engine][lora]") {
+  const test::TempFolder folder;
+  test::write_model_folder(folder / "model", model_config(), 3);
+  write_adapter(folder / "adapter", adapter_config());
+  const auto with_values = [&](float value) {
+    std::vector<std::vector<float>> alive;
+    alive.reserve(64);
+    std::vector<TensorToWrite> tensors = lora_tensors(adapter_config(), alive);
+    for (std::vector<float>& values : alive) std::ranges::fill(values, value);
+    write_safetensors(folder / "adapter/adapter_model.safetensors", tensors);
+    return test::error_of([&] {
+      LoadedModel::load(folder / "model",
+                        {.device = "cpu", .dtype = "float32", .gates = {(folder / "adapter").string()}});
+    });
+  };
+  for (const float value : {std::nanf(""), 1e30f}) {
+    check_refused(with_values(value), {"adapter_model.safetensors", "lora_", "the adapter is damaged"});
+  }
+  check_refused(with_values(6e4f), {"adapter_model.safetensors", "q_proj", "a change of its weights"});  // each is fine
 }
 
 TEST_CASE("an adapter that the trainer saves is the one that the engine reads", "[engine][lora]") {

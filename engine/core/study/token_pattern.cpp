@@ -1,10 +1,10 @@
 #include "engine/core/study/token_pattern.h"
 
-#include <algorithm>
 #include <regex>
 #include <string>
 
 #include "engine/core/support/error.h"
+#include "engine/core/support/regex_states.h"
 #include "engine/core/support/trim.h"
 #include "engine/core/support/utf8.h"
 
@@ -12,7 +12,6 @@ namespace kvscope {
 namespace {
 
 constexpr std::size_t kMostPattern = 200, kMostText = 256;  // bytes; a token is short
-// Repetitions are copies inside of std::regex, which goes through them by recursion: states, about.
 constexpr std::size_t kMostStates = 2000;
 
 [[noreturn]] void refuse(std::string_view pattern, const std::string& expected) {
@@ -20,19 +19,6 @@ constexpr std::size_t kMostStates = 2000;
                .where = "find",
                .found = in_quotes("/" + std::string(pattern) + "/"),
                .expected = expected});
-}
-
-/// At most so many states: the pattern's length, times every number in braces.
-std::size_t states_of(std::string_view pattern) {
-  std::size_t states = pattern.size(), number = 0, most = 1;
-  bool in_braces = false;
-  for (const char c : pattern) {
-    if (c == '{') in_braces = true, most = 1, number = 0;
-    if (in_braces && c >= '0' && c <= '9') number = std::min<std::size_t>(number * 10 + (c - '0'), kMostStates);
-    if (in_braces && (c == ',' || c == '}')) most = std::max(most, number), number = 0;
-    if (in_braces && c == '}') states = std::min(states * most, kMostStates + 1), in_braces = false;
-  }
-  return states;
 }
 
 bool has_upper(std::string_view pattern) {
@@ -80,7 +66,7 @@ struct TokenPattern::Compiled {
 
 TokenPattern::TokenPattern(std::string_view pattern) {
   if (pattern.size() > kMostPattern) refuse(pattern.substr(0, 20), "200 bytes at most between the slashes");
-  if (states_of(pattern) > kMostStates) refuse(pattern, "a regular expression with fewer repetitions");
+  if (regex_states(pattern, kMostStates) > kMostStates) refuse(pattern, "a regular expression with fewer repetitions");
   try {
     compiled_ =
         std::make_shared<const Compiled>(Compiled{std::regex(pattern.begin(), pattern.end(), flags_of(pattern))});

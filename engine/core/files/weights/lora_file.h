@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/files/weights/lora_config.h"
+#include "engine/core/files/weights/model_config.h"
 #include "engine/core/files/weights/safetensors.h"
 
 namespace kvscope {
@@ -13,7 +15,7 @@ namespace kvscope {
 /// adapter_config.json and adapter_model.safetensors of one folder. For each adapted matrix
 ///
 ///     W' = W + scale B A      A [rank, inputs], B [outputs, rank]
-///     scale = lora_alpha / r, or lora_alpha / sqrt(r) with use_rslora
+///     scale = lora_alpha / r, or lora_alpha / sqrt(r) with use_rslora; rank_pattern and alpha_pattern change r and lora_alpha
 ///
 /// A is the tensor "base_model.model.NAME.lora_A.weight" for the matrix "NAME.weight", B the same with lora_B.
 class LoraFile {
@@ -21,32 +23,41 @@ class LoraFile {
   /// The two tensors of one matrix.
   struct Pair {
     const TensorEntry *a = nullptr, *b = nullptr;
+    double scale = 0;
   };
 
-  /// Whether an adapter stands in the folder, by its names.
+  /// Whether an adapter is in the folder, by its names.
   static bool is_there(const std::filesystem::path& folder);
-  /// Throws Error (bad input) for damaged files, and for what is not such a sum: DoRA, biases, modules that are trained whole, other
-  /// ranks by pattern.
+  /// The folder of an adapter's own file, or `path` itself.
+  static std::filesystem::path folder_of(const std::filesystem::path& path);
+  /// Throws Error (bad input) for damaged files, for what is not such a sum (LoraConfig), and for a tensor that the
+  /// configuration does not explain.
   static LoraFile open(const std::filesystem::path& folder);
 
   /// By the matrix' name, "model.layers.0.self_attn.q_proj.weight".
   const std::map<std::string, Pair>& pairs() const { return pairs_; }
-  int rank() const { return rank_; }
-  double scale() const { return scale_; }
+  const LoraConfig& config() const { return config_; }
+  int rank() const { return config_.rank(); }
   /// Name of the folder.
   const std::string& name() const { return name_; }
   const SafetensorsFile& file() const { return file_; }
-  /// Hex FNV-1a 64 over scale, header and bytes: reads the whole file, which a list of gates has no need of.
+  /// Hex FNV-1a 64 over scales, header and bytes: reads the whole file, which a list of gates has no need of.
   std::string hash() const;
+  /// Reads every value. Throws Error (bad input) naming the tensor for one that is not finite, or larger than any weight
+  /// is (largest_weight): such an adapter would look like a damaged model.
+  void check_values() const;
+  static constexpr float largest_weight = 65504;  // of half precision
+  /// Matrices of the model that the configuration targets and the file lacks: PEFT leaves them as they are. Throws Error
+  /// if it would fill them with random numbers, for a target that is no matrix, and for a matrix of another model.
+  std::vector<std::string> left_out(const ModelConfig& model) const;
 
  private:
-  explicit LoraFile(SafetensorsFile file) : file_(std::move(file)) {}
+  LoraFile(LoraConfig config, SafetensorsFile file) : config_(std::move(config)), file_(std::move(file)) {}
   void find_pairs();
 
+  LoraConfig config_;
   SafetensorsFile file_;
   std::map<std::string, Pair> pairs_;
-  int rank_ = 0;
-  double scale_ = 1;
   std::string name_;
 };
 
