@@ -1,10 +1,14 @@
 #include "app/cli/engine_job.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "app/cli/output.h"
+#include "app/process/adapters.h"
 #include "app/process/gates.h"
 #include "app/process/interrupt.h"
 #include "app/process/models.h"
@@ -44,6 +48,18 @@ std::string engine_command(const std::string& given, const std::vector<std::stri
   std::string command = "exec env";
   for (const std::string& variable : environment) command += " " + shell_quote(variable);
   return command + " " + shell_quote((executable_folder() / "kvscope-engine").string());
+}
+
+/// What a person should know of the adapters among the gates. Once each: a sweep loads one many times, in several engines.
+void warn_of_adapters(const protocol::LoadRequest& load) {
+  static std::mutex mutex;
+  static std::set<std::string> warned;
+  const std::lock_guard lock(mutex);
+  for (const std::string& path : load.gates) {
+    if (!warned.insert(path).second) continue;
+    const std::string note = note_of_adapter(path, load.model);
+    if (!note.empty()) std::fprintf(stderr, "warning: %s: %s\n", escape_for_terminal(path).c_str(), note.c_str());
+  }
 }
 
 }  // namespace
@@ -135,6 +151,7 @@ ModelInfo EngineJob::load(const std::string& model, std::span<const PolicySpec> 
 nlohmann::json EngineJob::load_with(const std::string& model, const std::vector<std::string>& gates) {
   load_.model = model;
   load_.gates = gates;
+  if (!arguments_.has("engine") && !arguments_.has("quiet")) warn_of_adapters(load_);
   nlohmann::json done = call(load_);
   if (protocol::was_cancelled(done)) throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
   return done;

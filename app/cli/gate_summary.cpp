@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr std::size_t kMostOfLine = 400;  // a reason with its hint
+
 GateNumbers numbers_of(const GateFile& gate) {
   GateNumbers numbers = gate_numbers(gate.config);
   numbers.has_decay = gate.tensors.contains("log_gamma");
@@ -90,7 +92,7 @@ void print_lines(const ordered_json& object, const std::string& indent) {
     } else {
       const std::string text = value.is_string() ? value.get<std::string>()
                                                  : value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-      std::printf("%s%-14s %s\n", indent.c_str(), key.c_str(), escape_for_terminal(text).c_str());
+      std::printf("%s%-14s %s\n", indent.c_str(), key.c_str(), escape_for_terminal(text, kMostOfLine).c_str());
     }
   }
 }

@@ -5,6 +5,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
+#include "app/process/adapters.h"
 #include "app/process/gates.h"
 #include "app/process/models.h"
 #include "engine/core/policy/policy.h"
@@ -58,13 +59,18 @@ int gates(const Arguments& arguments) {
   std::vector<std::vector<std::string>> rows = {{"name", "kind", "policy", "kept if score", "size", "fits", "file"}};
   std::string notes;
   for (const KnownGate& gate : known_gates(folder)) {
-    const ordered_json json = to_json(read_gate(gate, folder));
+    ordered_json json = to_json(read_gate(gate, folder));
+    const std::string note = note_of_adapter(gate.path, folder);
+    json["note"] = note.empty() ? ordered_json() : ordered_json(note);
     if (arguments.has("json")) {
       write_json_line(json);
       continue;
     }
     rows.push_back(row_of(json));
-    if (!json["fits"]) notes += json["name"].get<std::string>() + ": " + json["reason"].get<std::string>() + "\n";
+    for (const char* key : {"reason", "note"}) {
+      if (!json[key].is_null())
+        notes += escape_for_terminal(json["name"].get<std::string>()) + ": " + json[key].get<std::string>() + "\n";
+    }
   }
   if (arguments.has("json")) return 0;
   if (rows.size() == 1) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "app/cli/adapter_summary.h"
 #include "app/cli/arguments.h"
 #include "app/cli/capture_plan.h"
 #include "app/cli/gate_summary.h"
@@ -12,6 +13,7 @@
 #include "app/process/trace_open.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/files/weights/lora_file.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/policy/density.h"
@@ -269,11 +271,16 @@ int inspect(const Arguments& arguments) {
   // Left to the end of the process: to take a large value apart this library allocates, and a destructor that gets no memory
   // calls terminate().
   static ordered_json& result = *new ordered_json;
+  path = LoraFile::folder_of(path);
   const auto gate = gate_format(path);
-  if (fs::is_directory(path, error) && is_model(path, gate)) {
+  const bool has_adapter = LoraFile::is_there(path);
+  if (has_adapter && !gate && !fs::exists(path / "config.json", error)) {
+    result = adapter_summary(path);  // a tokenizer beside it is common
+  } else if (fs::is_directory(path, error) && is_model(path, gate)) {
     result = inspect_model(path, gate.has_value());
   } else if (gate) {
     result = gate_summary(load_gate(path));
+    if (has_adapter) result["adapter"] = adapter_summary(path);
   } else if (path.extension() == ".safetensors") {
     result = inspect_weights(path);
   } else if (path.extension() == ".json") {
@@ -295,8 +302,8 @@ int inspect(const Arguments& arguments) {
 extern const CommandSpec inspect_command = {
     "inspect",
     "PATH [--json]",
-    "what a model, a gate, a weights file, a trace or a study is",
-    "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file, a "
+    "what a model, a gate, an adapter, a weights file, a trace or a study is",
+    "PATH is a model's folder, a gate in any of its formats or a LoRA adapter (docs/gates.md), a .safetensors file, a .json file, a "
     "trace, with what was noted of its runs in the window, or a study (docs/studies.md). Of models it reads headers, "
     "not weights.",
     "  kvscope inspect samples/models/kvscope-tiny",

@@ -7,6 +7,7 @@
 #include <optional>
 #include <system_error>
 
+#include "app/process/adapters.h"
 #include "app/process/models.h"
 #include "app/process/paths.h"
 #include "engine/core/files/gate/gate_name.h"
@@ -111,7 +112,9 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
   GateFacts facts{.gate = known};
   if (LoraFile::is_there(known.path)) {
     try {
-      facts.adapter = "rank " + std::to_string(LoraFile::open(known.path).rank());
+      const LoraFile adapter = LoraFile::open(known.path);
+      facts.adapter = "rank " + std::to_string(adapter.rank());
+      adapter_note(adapter, folder);  // throws for one of another model
     } catch (const Error& error) {
       facts.misfit = error.what();
       return facts;
@@ -165,7 +168,7 @@ bool reads_gate(const PolicySpec& spec, const std::string& kind) {
 
 std::string gate_path(const std::string& text, const fs::path& folder) {
   std::error_code error;
-  if (fs::exists(text, error)) return text;
+  if (fs::exists(text, error)) return LoraFile::folder_of(text).string();
   const std::vector<KnownGate> gates = known_gates(folder);
   const auto found = std::ranges::find(gates, text, &KnownGate::name);
   if (found != gates.end()) return found->path.string();

@@ -38,7 +38,7 @@ PathKind kind_of_path(const fs::path& path) {
   if (folder && fs::exists(path / "config.json", error) && fs::exists(path / "tokenizer.json", error))
     return PathKind::model;
   // Heads of DuoAttention have a config.json of their own: a gate goes before a model without a tokenizer.
-  if (gate_format(path) || LoraFile::is_there(path)) return PathKind::gate;
+  if (gate_format(path) || LoraFile::is_there(LoraFile::folder_of(path))) return PathKind::gate;
   if (folder) return fs::exists(path / "config.json", error) ? PathKind::model : PathKind::unknown;
   if (has_prompt_lines(path)) return PathKind::prompts;
   if (is_recipe(path)) return PathKind::recipe;

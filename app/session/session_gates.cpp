@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/process/adapters.h"
 #include "app/process/usage.h"
 #include "app/session/session.h"
 #include "engine/core/files/gate/gate_name.h"
@@ -29,17 +30,21 @@ std::vector<std::string> Session::gates_beside() const {
   return paths;
 }
 
-void Session::add_gate(const std::string& path) {
+void Session::add_gate(const std::string& given) {
+  const std::string path = LoraFile::folder_of(given).string();
   const std::string model = engine_.model_path();
   if (model.empty()) usage_error("gate", "no model is open", "", "open the model that it was made for first");
   engine_.check_idle();
   files_.in_background("gate " + path, [this, path, model]() -> Worker::Finish {
     const GateFacts facts = read_gate({gate_name(path), path, KnownGate::Origin::shipped}, model);
-    return [this, facts, model] {
+    const std::string note = note_of_adapter(path, model);
+    return [this, facts, model, note] {
       if (model != engine_.model_path()) return;  // another one was opened meanwhile
       if (!facts.fits())
         throw Error({.file = facts.gate.name, .found = "a gate that does not go with this model: " + facts.misfit});
       take_gate(facts);
+      if (!note.empty())
+        messages_.add_banner({.kind = Banner::Kind::warning, .text = "The adapter " + facts.gate.name + ": " + note});
     };
   });
 }
