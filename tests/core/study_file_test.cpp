@@ -187,6 +187,26 @@ TEST_CASE("study file: a value that was changed afterwards is seen by its checks
   CHECK(refusal(path).find("checksum: its values are not those that were written") != std::string::npos);
 }
 
+TEST_CASE("study file: a filter of a plug-in is refused by its name, as in a trace", "[core][study]") {
+  const ScratchFolder folder;
+  write_study(folder / "s.h5", three_points(), false);
+  const hid_t file = H5Fopen((folder / "s.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  const hsize_t n = 3;
+  H5Pset_chunk(creation, 1, &n);
+  const auto [number, name] =
+      GENERATE(std::pair(32000, "lzf"), std::pair(32015, "zstd"), std::pair(31999, "filter 31999"));
+  REQUIRE(H5Pset_filter(creation, number, H5Z_FLAG_OPTIONAL, 0, nullptr) >= 0);
+  REQUIRE(H5Ldelete(file, "point/a", H5P_DEFAULT) >= 0);
+  const hid_t space = H5Screate_simple(1, &n, nullptr);
+  H5Dclose(H5Dcreate2(file, "point/a", H5T_IEEE_F64LE, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+  H5Fclose(file);
+  const std::string line = refusal(folder / "s.h5");
+  CAPTURE(line);
+  CHECK(line.find(name) != std::string::npos);
+  CHECK(line.find("h5repack -f GZIP=4") != std::string::npos);
+}
+
 TEST_CASE("study file: what is something else is said to be that", "[core][study]") {
   const ScratchFolder folder;
   save_trace(folder / "trace.h5", random_run(1), false);

@@ -243,6 +243,44 @@ TEST_CASE("trace damage: files of other programs are named for what they are", "
   }
 }
 
+TEST_CASE(
+    "trace damage: a trace after a user block is refused with the command that takes the block away, and then opens",
+    "[core][trace][damage]") {
+  const ScratchFolder folder;
+  const std::string bytes = whole_trace(folder);
+  const std::size_t size = GENERATE(std::size_t{512}, std::size_t{4096});
+  put(folder / "block.h5", std::string(size, ' ') + bytes);
+  const std::string error = error_of(folder / "block.h5");
+  CAPTURE(error);
+  CHECK(contains(error, "a user block of " + std::to_string(size) + " bytes"));
+  CHECK(contains(error, "tail -c +" + std::to_string(size + 1)));
+
+  // Of a file that HDF5 itself began after a block, the addresses say so.
+  const hid_t creation = H5Pcreate(H5P_FILE_CREATE);
+  REQUIRE(H5Pset_userblock(creation, size) >= 0);
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  REQUIRE(H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110) >= 0);
+  const hid_t from = H5Fopen((folder / "whole.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  const hid_t to = H5Fcreate((folder / "begun.h5").c_str(), H5F_ACC_TRUNC, creation, access);
+  const hid_t root = H5Gopen2(from, "/", H5P_DEFAULT);
+  H5G_info_t info;
+  REQUIRE(H5Gget_info(root, &info) >= 0);
+  for (hsize_t i = 0; i < info.nlinks; ++i) {
+    char name[128];
+    REQUIRE(H5Lget_name_by_idx(root, ".", H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name, H5P_DEFAULT) >= 0);
+    REQUIRE(H5Ocopy(from, name, to, name, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+  }
+  H5Gclose(root), H5Fclose(from), H5Fclose(to);
+  std::ifstream in(folder / "begun.h5", std::ios::binary);
+  const std::string begun(std::istreambuf_iterator<char>(in), {});
+  put(folder / "taken.h5", begun.substr(size));
+  // The attributes of "/" were not copied: that is as far as it must come.
+  const std::string then = error_of(folder / "taken.h5");
+  CAPTURE(then);
+  CHECK(contains(then, "attribute format"));
+  CHECK(contains(error_of(folder / "begun.h5"), "a user block of"));
+}
+
 TEST_CASE("trace damage: a newer version says that it is newer", "[core][trace][damage]") {
   Damaged damaged;
   damaged.set_attribute("/", "version", trace::kVersion + 1);
@@ -363,6 +401,21 @@ TEST_CASE("trace damage: data are never taken from another file or object", "[co
     H5Pset_nbit(creation);
     damaged.replace("tokens/id", H5T_STD_I32LE, dims, creation);
     CHECK(contains(damaged.error(), "filter"));
+  }
+  SECTION("a filter of a plug-in has its name, and the way to a copy without it") {
+    const auto [number, name] =
+        GENERATE(std::pair(32000, "lzf"), std::pair(32015, "zstd"), std::pair(32001, "blosc"), std::pair(307, "bzip2"),
+                 std::pair(32004, "lz4"), std::pair(31999, "filter 31999"));
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk = dims[0];
+    H5Pset_chunk(creation, 1, &chunk);
+    REQUIRE(H5Pset_filter(creation, number, H5Z_FLAG_OPTIONAL, 0, nullptr) >= 0);
+    damaged.replace("tokens/id", H5T_STD_I32LE, dims, creation);
+    const std::string error = damaged.error();
+    CAPTURE(error);
+    CHECK(contains(error, name));
+    CHECK(contains(error, std::to_string(number)));
+    CHECK(contains(error, "h5repack -f GZIP=4"));
   }
   SECTION("a bomb: a kilobyte that says it is a terabyte") {
     const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);

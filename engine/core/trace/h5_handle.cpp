@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <mutex>
@@ -259,10 +260,11 @@ void flush_to_disk(hid_t file) {
 std::optional<std::uint64_t> whole_size(std::string_view head) {
   if (head.size() < 9) return std::nullopt;
   const std::size_t at = head[8] >= 2 ? 28 : head[8] == 1 ? 44 : 40;
-  std::uint64_t size = 0;
-  if (head.size() < at + sizeof size) return std::nullopt;
-  std::memcpy(&size, head.data() + at, sizeof size);
-  return size;
+  std::uint64_t end = 0, begin = 0;  // the latter is past a user block, also of a file from which it was taken away
+  if (head.size() < at + sizeof end) return std::nullopt;
+  std::memcpy(&end, head.data() + at, sizeof end);
+  std::memcpy(&begin, head.data() + at - 16, sizeof begin);
+  return end - std::min(begin, end);
 }
 
 H5Id file_access() {

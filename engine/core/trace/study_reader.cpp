@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/support/file.h"
+#include "engine/core/trace/h5_filters.h"
 #include "engine/core/trace/h5_handle.h"
 #include "engine/core/trace/study_content.h"
 #include "engine/core/trace/study_file.h"
@@ -52,6 +53,9 @@ class Reader {
     const H5Id creation(H5Dget_create_plist(dataset), "look at " + name);
     if (H5Pget_layout(creation) == H5D_VIRTUAL || H5Pget_external_count(creation) != 0) {
       fail(name, "data in another file", "data in this file");
+    }
+    if (const std::string foreign = foreign_filter(creation, name); !foreign.empty()) {
+      throw Error({.file = path_, .where = name, .found = foreign, .expected = kOwnFilters, .hint = kRepack});
     }
     return dataset;
   }

@@ -7,11 +7,24 @@
 
 #include "engine/core/support/file.h"
 #include "engine/core/support/refuse.h"
+#include "engine/core/trace/h5_filters.h"
 #include "engine/core/trace/trace_model.h"
 
 namespace kvscope::trace {
 
 namespace {
+
+constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+
+/// How many bytes of another program come before the HDF5 file: 512, or that doubled.
+std::optional<std::uint64_t> user_block(int file, std::uint64_t size) {
+  for (std::uint64_t at = 512; at < size; at *= 2) {
+    char found[kSignature.size()];
+    const auto n = ::pread(file, found, sizeof found, static_cast<off_t>(at));
+    if (n == sizeof found && std::string_view(found, sizeof found) == kSignature) return at;
+  }
+  return std::nullopt;
+}
 
 class Validator {
  public:
@@ -51,7 +64,11 @@ class Validator {
     char first[512];
     const auto n = ::pread(handle.get(), first, sizeof first, 0);
     const std::string_view bytes(first, n > 0 ? static_cast<std::size_t>(n) : 0);
-    if (bytes.starts_with("\x89HDF\r\n\x1a\n")) return check_end(bytes);
+    if (bytes.starts_with(kSignature)) return check_end(bytes);
+    if (const auto block = user_block(handle.get(), valid_.file_size)) {
+      fail("", "an HDF5 file after a user block of " + std::to_string(*block) + " bytes", "a KVScope trace without one",
+           "tail -c +" + std::to_string(*block + 1) + " IN > OUT takes the block away");
+    }
     if (const auto foreign = recognise_foreign(bytes))
       fail("", foreign->found, "a KVScope trace (HDF5)", foreign->hint);
     fail("byte 0", bytes.empty() ? "an empty file" : "not an HDF5 file", "a KVScope trace (HDF5)");
@@ -234,16 +251,8 @@ class Validator {
   }
 
   void check_filters(const std::string& where, hid_t creation) {
-    const int n = h5_check(H5Pget_nfilters(creation), "look at " + where);
-    for (int i = 0; i < n; ++i) {
-      unsigned flags = 0, config = 0;
-      std::size_t n_values = 0;
-      char name[1];
-      const auto filter =
-          h5_check(H5Pget_filter2(creation, i, &flags, &n_values, nullptr, 0, name, &config), "look at " + where);
-      if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_FLETCHER32)
-        fail(where, "filter " + std::to_string(filter), "deflate, shuffle or fletcher32");
-    }
+    if (const std::string foreign = foreign_filter(creation, where); !foreign.empty())
+      fail(where, foreign, kOwnFilters, kRepack);
   }
 
   void read_committed() {
