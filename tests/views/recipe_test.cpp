@@ -143,6 +143,29 @@ TEST_CASE("LaTeX gets a caption without a character that it would stumble over")
   CHECK_THAT(tex, Catch::Contains("\\includegraphics[width=234bp]{fig 6}") && Catch::Contains("\\caption{Recall.}"));
 }
 
+TEST_CASE(
+    "LaTeX gets the name of a figure's file so that it reads every character of it, or the name to rename it to") {
+  const auto lines = [](const std::string& file) { return tex_include(file, 234, "Recall."); };
+  const auto has = [&](const std::string& file, const std::string& text) {
+    CAPTURE(file, lines(file));
+    CHECK(lines(file).find(text) != std::string::npos);
+  };
+  has("fig 50% a_b#1.pdf", "\\begingroup\\catcode37=12 \\catcode35=12 \\catcode95=12 \n");
+  has("fig 50% a_b#1.pdf", "  \\includegraphics[width=234bp]{fig 50% a_b#1}\\endgroup\n");
+  has("fig 50% a_b#1.pdf", "\\label{fig:fig-50--a_b-1}\n");
+  for (const char c : std::string("%#$&~^_")) {
+    const std::string stem = std::string("a") + c + "b";
+    has(stem + ".pdf", "\\catcode" + std::to_string(static_cast<int>(c)) + "=12 ");
+    has(stem + ".pdf", "{" + stem + "}\\endgroup\n");
+  }
+  for (const char* stem : {"a{b", "a}b", "a\\b", "a\"b", "|ab", "a\nb", "a  b", " ab", "ab "}) {
+    has(std::string(stem) + ".pdf", "% TeX cannot read the figure's name: rename the file to this one\n");
+    CHECK(lines(std::string(stem) + ".pdf").find("begingroup") == std::string::npos);
+    CHECK(lines(std::string(stem) + ".pdf").find(stem) == std::string::npos);
+  }
+  CHECK(lines("plain-1.pdf").find("catcode") == std::string::npos);
+}
+
 TEST_CASE("the recipe beside a figure carries its caption and its definition") {
   const TemporaryFolder folder;
   const RunRecord run = random_run(21);
