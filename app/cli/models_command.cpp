@@ -75,7 +75,7 @@ extern const CommandSpec models_command = {
     "[--json]",
     "the models of this machine, by name",
     "A name stands wherever MODEL is asked for: the model that ./setup fetched, the tiny sample, and what lies in the "
-    "Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub). A folder of that name goes first.",
+    "Hugging Face cache ($HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub). A folder of that name goes first.",
     "  kvscope models\n"
     "  kvscope run smollm2-135m --chat --prompt \"What is a key-value cache?\"",
     {0, 0},

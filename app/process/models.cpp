@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <system_error>
+#include <tuple>
 
 #include "app/process/paths.h"
 #include "engine/core/support/error.h"
@@ -29,6 +30,28 @@ fs::path cache_home() {
   return {};
 }
 
+/// What Python's expanduser and expandvars make of a path: "~" at its beginning, "$NAME" and "${NAME}" of set variables.
+fs::path expanded(std::string text) {
+  const char* home = std::getenv("HOME");
+  if (home && (text == "~" || text.starts_with("~/"))) text = home + text.substr(1);
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool braces = text.compare(at, 2, "${") == 0;
+    const std::size_t from = at + (braces ? 2 : 1);
+    std::size_t end = from;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_')) ++end;
+    const bool is_name = text[at] == '$' && end > from && (!braces || (end < text.size() && text[end] == '}'));
+    const char* value = is_name ? std::getenv(text.substr(from, end - from).c_str()) : nullptr;
+    if (value) {
+      out += value;
+      at = end + (braces ? 1 : 0);
+    } else {
+      out += text[at++];
+    }
+  }
+  return out;
+}
+
 bool is_model(const fs::path& folder) {
   std::error_code error;
   return fs::is_regular_file(folder / "config.json", error);
@@ -50,22 +73,28 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// models--owner--name: its snapshot; nothing if none has a configuration.
+bool has_weights(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "model.safetensors", error) || fs::exists(folder / "model.safetensors.index.json", error);
+}
+
+/// models--owner--name: its snapshot; nothing if none has a configuration. One with weights goes before that of refs/main,
+/// of which transformers' AutoConfig may have fetched config.json alone, and then the newest.
 std::optional<fs::path> snapshot_of(const fs::path& repository) {
   std::ifstream ref(repository / "refs" / "main");
   std::string revision;
   // A name of a folder, not a way out of this one.
-  if (ref >> revision && revision.find('/') == std::string::npos && is_model(repository / "snapshots" / revision))
-    return repository / "snapshots" / revision;
-  std::optional<fs::path> newest;
-  fs::file_time_type when;
+  if (!(ref >> revision) || revision.find('/') != std::string::npos) revision.clear();
+  using Rank = std::tuple<bool, bool, fs::file_time_type>;
+  std::optional<fs::path> best;
+  Rank of_best;
   std::error_code error;
   for (const fs::path& snapshot : folders_in(repository / "snapshots")) {
     if (!is_model(snapshot)) continue;
-    const auto time = fs::last_write_time(snapshot, error);
-    if (!newest || time > when) newest = snapshot, when = time;
+    const Rank rank = {has_weights(snapshot), snapshot.filename() == revision, fs::last_write_time(snapshot, error)};
+    if (!best || rank > of_best) best = snapshot, of_best = rank;
   }
-  return newest;
+  return best;
 }
 
 std::string listed(const std::vector<KnownModel>& models) {
@@ -86,8 +115,11 @@ fs::path model_cache() {
 }
 
 fs::path hugging_face_cache() {
-  if (const auto folder = folder_of("HF_HUB_CACHE")) return *folder;
-  if (const auto home = folder_of("HF_HOME")) return *home / "hub";
+  // The order of huggingface_hub, and last what transformers before version 5 reads.
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE"}) {
+    if (const auto folder = folder_of(name)) return expanded(folder->string());
+  }
+  if (const auto home = folder_of("HF_HOME")) return expanded(home->string()) / "hub";
   const fs::path cache = cache_home();
   return cache.empty() ? fs::path() : cache / "huggingface" / "hub";
 }

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/app/process.h"
@@ -63,6 +64,51 @@ TEST_CASE("models lists what set-up fetched, the sample, and the Hugging Face ca
   CHECK(found[2]["name"] == "Some-Lab/Tiny-1B");
   CHECK(found[2]["path"] == (repository / "snapshots/bbbb").string());
   CHECK(found[2]["origin"] == "Hugging Face cache");
+}
+
+TEST_CASE(
+    "the Hugging Face cache is where huggingface_hub looks for it: by four variables, in its order, with ~ and $NAME") {
+  const TemporaryFolder cache;
+  for (const char* place : {"first", "second", "third", "home/hub"})
+    copy_sample(cache / (std::string(place) + "/models--a--" + std::string(place).substr(0, 4) + "/snapshots/aaaa"));
+  const std::string root = cache.path().string();
+  const auto names = [&](std::map<std::string, std::string> environment) {
+    environment["XDG_CACHE_HOME"] = environment["HOME"] = root;
+    for (const char* name : {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE"})
+      environment[name];
+    const auto result =
+        test::run({.argv = {test::kvscope().string(), "models", "--json"}, .environment = std::move(environment)});
+    REQUIRE(result.exit_code == 0);
+    std::string found;
+    for (const char* name : {"a/firs", "a/seco", "a/thir", "a/home"}) {
+      if (result.out.find(name) != std::string::npos) found += name;
+    }
+    return found;
+  };
+  const std::string first = root + "/first", second = root + "/second", third = root + "/third";
+  CHECK(names({{"HF_HUB_CACHE", first}, {"HUGGINGFACE_HUB_CACHE", second}}) == "a/firs");
+  CHECK(names({{"HUGGINGFACE_HUB_CACHE", second}, {"TRANSFORMERS_CACHE", third}, {"HF_HOME", root + "/home"}}) ==
+        "a/seco");
+  CHECK(names({{"TRANSFORMERS_CACHE", third}, {"HF_HOME", root + "/home"}}) == "a/thir");
+  CHECK(names({{"HF_HOME", root + "/home"}}) == "a/home");
+  CHECK(names({{"HF_HOME", "~/home"}}) == "a/home");
+  CHECK(names({{"HUGGINGFACE_HUB_CACHE", "~/second"}}) == "a/seco");
+  CHECK(names({{"HF_HUB_CACHE", "$XDG_CACHE_HOME/first"}}) == "a/firs");
+  CHECK(names({{"HF_HUB_CACHE", "${HOME}/first"}}) == "a/firs");
+}
+
+TEST_CASE("a snapshot with weights goes before the one of refs/main with config.json alone") {
+  const TemporaryFolder cache;
+  const fs::path repository = cache / "hub/models--a--b";
+  copy_sample(repository / "snapshots/whole");
+  fs::create_directories(repository / "snapshots/begun");
+  fs::copy(test::sample_model() / "config.json", repository / "snapshots/begun/config.json");
+  fs::create_directories(repository / "refs");
+  std::ofstream(repository / "refs/main") << "begun";
+  for (const json& model : models(cache)) {
+    if (model["name"] == "a/b") CHECK(model["path"] == (repository / "snapshots/whole").string());
+  }
+  CHECK(kvscope_with(cache, {"inspect", "a/b"}).exit_code == 0);
 }
 
 TEST_CASE("a name stands wherever a model is asked for, in any case, and a wrong one is answered with those that are") {
