@@ -78,7 +78,15 @@ GlfwWindow::GlfwWindow(const Settings& settings) {
     throw Error({.code = ExitCode::resource, .file = "display", .found = "none (DISPLAY is not set)", .hint = hint});
   }
   glfwSetErrorCallback(on_error);
-  if (!glfwInit()) throw Error({.code = ExitCode::resource, .file = "display", .found = g_glfw_error, .hint = hint});
+  if (!glfwInit()) {
+    const char* x11 = std::getenv("DISPLAY");
+    const bool wayland_alone = (!x11 || !*x11) && std::getenv("WAYLAND_DISPLAY");
+    throw Error({.code = ExitCode::resource,
+                 .file = "display",
+                 .found = wayland_alone ? "Wayland without X11 (DISPLAY is not set)" : g_glfw_error,
+                 .expected = wayland_alone ? "XWayland, with DISPLAY set to its name, such as :0" : "",
+                 .hint = hint});
+  }
   glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
   glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
   glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);

@@ -254,6 +254,12 @@ TEST_CASE("Without a display the window says so and what works without one") {
   check_error_line(result, 3, "work without a window");
 }
 
+TEST_CASE("With Wayland alone the window names XWayland and DISPLAY") {
+  const auto result = test::run(
+      {.argv = {test::kvscope().string()}, .environment = {{"DISPLAY", ""}, {"WAYLAND_DISPLAY", "wayland-99"}}});
+  check_error_line(result, 3, "XWayland, with DISPLAY set");
+}
+
 TEST_CASE("A broken or missing engine is exit code 3 with its last words") {
   const std::string model = test::sample_model().string();
   check_error_line(kvscope_run({"run", model, "--prompt", "x", "--engine", "echo oops >&2; exit 7"}), 3,
