@@ -164,6 +164,8 @@ TEST_CASE("heads: damaged and foreign head files are one line that names file an
         "2 x 5 heads; expected 2 x 3"},
        {"block", R"({"block_configs": {}})", "block_configs: missing, or no list"},
        {"block", R"({"block_configs": [{"ffn": {}}, {}]})", "block_configs[0]"},
+       {"block", R"({"block_configs": [{"attention": {"n_heads_in_group": 2, "sparsify": ["q"]}}, {}]})",
+        "block_configs[0].attention.sparsify: set"},
        {"block", R"({"block_configs": [{"attention": {"no_op": true}}, {}]})",
         "block_configs[0].attention.no_op: true"},
        {"block",

@@ -155,6 +155,8 @@ Block read_block(const json& entry, const std::string& file, const std::string& 
   for (const char* other : {"no_op", "replace_with_linear"})
     if (attention.boolean_or(other, false))
       refuse(file, where + ".attention." + other, "true", "a layer with KV heads");
+  if (attention.has("sparsify"))
+    refuse(file, where + ".attention.sparsify", "set", "null: KVScope does not compute sparse attention of this kind");
   return {.group_size = static_cast<int>(attention.integer("n_heads_in_group", 1, kMaxHeads)),
           .window = static_cast<int>(attention.integer_or("window_length", 0, 1, kMaxTokens)),
           .n_sink = static_cast<int>(attention.integer_or("num_sink_tokens", 0, 0, kMaxTokens))};
