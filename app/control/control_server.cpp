@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
@@ -118,6 +119,11 @@ std::vector<ControlServer::Line> ControlServer::take_lines() {
   return lines;
 }
 
+std::vector<int> ControlServer::take_gone() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(gone_, {});
+}
+
 void ControlServer::answer(int id, const nlohmann::json& answer) {
   const std::string line = answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   {
@@ -157,6 +163,7 @@ void ControlServer::serve() {
         const auto it = std::ranges::find(connections_, fds[i].fd, &Connection::fd);
         if (serve(*it, fds[i].revents)) continue;
         ::close(it->fd);
+        gone_.push_back(it->id);
         connections_.erase(it);
       }
       if (fds[1].revents) accept_one();

@@ -32,6 +32,8 @@ class ControlServer {
 
   /// Lines that came since the last call. Each is to be answered once.
   std::vector<Line> take_lines();
+  /// Connections that ended since the last call. Their last lines are there already: ask for these first, then for lines.
+  std::vector<int> take_gone();
   /// Never waits for the client. Nothing happens if the connection is gone.
   void answer(int connection, const nlohmann::json& answer);
 
@@ -59,6 +61,7 @@ class ControlServer {
   bool stop_ = false;
   std::vector<Connection> connections_;
   std::deque<Line> lines_;
+  std::vector<int> gone_;
   int next_id_ = 1;
   std::thread thread_;
 };

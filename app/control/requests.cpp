@@ -11,6 +11,8 @@ namespace {
 using nlohmann::json;
 
 constexpr double kDefaultTimeout = 30, kMaxTimeout = 1e6;  // seconds
+// Of a frame. 64 clients may have 64 requests each, and the window must be drawn and must end all the same.
+constexpr std::chrono::milliseconds kPerCall(8);
 
 json failure(const std::string& text) { return {{"ok", false}, {"error", text}}; }
 
@@ -41,18 +43,35 @@ bool holds(const json& until, const json& state) {
   return true;
 }
 
-void Requests::add(json request, Reply reply) {
+void Requests::add(json request, Reply reply, int client) {
   double timeout = kDefaultTimeout;
   if (request.is_object() && request.contains("timeout") && request["timeout"].is_number())
     timeout = std::clamp(request["timeout"].get<double>(), 0.0, kMaxTimeout);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<long>(timeout * 1000));
-  pending_.push_back({std::move(request), std::move(reply), deadline, nullptr});
+  pending_.push_back({std::move(request), std::move(reply), client, deadline, nullptr});
+}
+
+void Requests::drop(int client) {
+  std::erase_if(pending_, [client](const Pending& pending) {
+    const bool is_to_do =
+        pending.request.is_object() && pending.request.contains("command") && pending.answer.is_null();
+    return pending.client == client && !is_to_do;
+  });
+}
+
+const json& Requests::state() {
+  if (!state_) state_ = host_.state();
+  return *state_;
 }
 
 void Requests::serve() {
-  // By index: a reply may add the next request of a script.
-  for (std::size_t i = 0; i < pending_.size();) {
-    Pending pending = std::move(pending_[i]);
+  state_.reset();
+  const auto end = std::chrono::steady_clock::now() + kPerCall;
+  // What waits on goes to the end of the line, so that the next call goes on where this one stopped. A reply may add the next
+  // request of a script.
+  for (std::size_t left = pending_.size(); left > 0; --left) {
+    Pending pending = std::move(pending_.front());
+    pending_.pop_front();
     bool done;
     try {
       done = serve(pending);
@@ -60,11 +79,8 @@ void Requests::serve() {
       pending.reply(failure(error.what()));
       done = true;
     }
-    if (done) {
-      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-    } else {
-      pending_[i++] = std::move(pending);
-    }
+    if (!done) pending_.push_back(std::move(pending));
+    if (std::chrono::steady_clock::now() >= end) return;
   }
 }
 
@@ -73,6 +89,7 @@ bool Requests::serve(Pending& pending) {
   if (!request.is_object()) throw Error({.code = ExitCode::usage, .file = "request", .found = "no object"});
   if (request.contains("command")) {
     if (pending.answer.is_null()) {
+      state_.reset();
       json result = host_.execute(request["command"].get<std::string>(), request.value("args", json::object()));
       pending.answer = {{"ok", true}, {"result", std::move(result)}};
     }
@@ -82,7 +99,7 @@ bool Requests::serve(Pending& pending) {
   }
   const std::string query = request.value("query", "");
   if (query == "wait") {
-    if (holds(request.at("until"), host_.state())) {
+    if (holds(request.at("until"), state())) {
       pending.reply({{"ok", true}});
       return true;
     }
@@ -91,7 +108,7 @@ bool Requests::serve(Pending& pending) {
   }
   json answer = {{"ok", true}};
   if (query == "state") {
-    answer["state"] = host_.state();
+    answer["state"] = state();
   } else if (query == "item") {
     answer["rect"] = host_.item(request.at("id").get<std::string>());
   } else if (query == "text") {

@@ -13,9 +13,10 @@
 // What goes wrong is {"ok": false, "error": text}.
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <vector>
+#include <optional>
 
 namespace kvscope::app {
 
@@ -33,8 +34,11 @@ class Requests {
   using Reply = std::function<void(const nlohmann::json& answer)>;
 
   explicit Requests(Host host) : host_(std::move(host)) {}
-  void add(nlohmann::json request, Reply reply);
-  /// Answers what can be answered now. Call once a frame.
+  /// `client`: who asks, for drop().
+  void add(nlohmann::json request, Reply reply, int client = 0);
+  /// That client has gone and takes no answer: only its commands are still executed.
+  void drop(int client);
+  /// Answers what can be answered now, and leaves the rest for the next call once its time is up. Call once a frame.
   void serve();
   bool waiting() const { return !pending_.empty(); }
 
@@ -42,13 +46,17 @@ class Requests {
   struct Pending {
     nlohmann::json request;
     Reply reply;
+    int client;
     std::chrono::steady_clock::time_point deadline;
     nlohmann::json answer;  // of a command that was executed and whose effect is awaited
   };
   bool serve(Pending& pending);
+  /// As it is now. Made once a call of serve(), and again only after a command, however many ask.
+  const nlohmann::json& state();
 
   Host host_;
-  std::vector<Pending> pending_;
+  std::deque<Pending> pending_;
+  std::optional<nlohmann::json> state_;
 };
 
 /// Whether every condition of `until` holds of `state`; throws Error for a malformed one.

@@ -81,6 +81,71 @@ TEST_CASE("Malformed requests are answered with an error") {
   CHECK(answer["ok"] == false);
 }
 
+TEST_CASE("What a client waits for is dropped when it has gone, and a command that it sent is still executed") {
+  int executed = 0;
+  Requests requests({.execute = [&](const std::string&, const json&) { return json(++executed); },
+                     .state = [] { return json::object(); },
+                     .busy = [] { return false; }});
+  int answers = 0;
+  const auto count = [&](const json&) { ++answers; };
+  for (int i = 0; i < 64; ++i) requests.add({{"query", "wait"}, {"until", {{"/n", 1}}}, {"timeout", 1e6}}, count, 5);
+  requests.add({{"query", "wait"}, {"until", {{"/n", 1}}}, {"timeout", 0}}, count, 6);
+  requests.add({{"command", "x"}}, count, 5);
+  requests.drop(5);
+  requests.serve();
+  CHECK(executed == 1);
+  CHECK(answers == 2);  // of the command, and of the other client's wait, whose time is over
+  CHECK_FALSE(requests.waiting());
+}
+
+TEST_CASE("However many requests ask for it, the state is made once a call, and anew after a command") {
+  int made = 0, executed = 0;
+  Requests requests({.execute = [&](const std::string&, const json&) { return json(++executed); },
+                     .state =
+                         [&] {
+                           return json{{"made", ++made}, {"executed", executed}};
+                         },
+                     .busy = [] { return false; }});
+  std::vector<json> answers;
+  const auto keep = [&](const json& answer) { answers.push_back(answer); };
+  for (int i = 0; i < 20; ++i) requests.add({{"query", "wait"}, {"until", {{"/n", 1}}}}, keep);
+  requests.add({{"query", "state"}}, keep);
+  requests.add({{"command", "x"}}, keep);
+  requests.add({{"query", "state"}}, keep);
+  while (answers.size() < 3) requests.serve();
+  CHECK(answers[2]["state"]["executed"] == 1);
+  const int before = made;
+  requests.serve();
+  CHECK(made <= before + 1);
+}
+
+TEST_CASE("A flood of requests is served a part at a time, each in its turn") {
+  Requests requests({.execute = nullptr,
+                     .state =
+                         [] {
+                           std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                           return json::object();
+                         },
+                     .item = nullptr,
+                     .text =
+                         [](const std::string& id) {
+                           std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                           return json(id);
+                         },
+                     .items = nullptr,
+                     .commands = nullptr,
+                     .busy = [] { return false; }});
+  std::vector<json> answers;
+  for (int i = 0; i < 6; ++i) {
+    requests.add({{"query", "text"}, {"id", std::to_string(i)}},
+                 [&](const json& answer) { answers.push_back(answer["text"]); });
+  }
+  requests.serve();
+  CHECK(answers.size() == 1);
+  for (int i = 0; i < 5; ++i) requests.serve();
+  CHECK(answers == std::vector<json>{"0", "1", "2", "3", "4", "5"});
+}
+
 TEST_CASE("A time limit of any size is a time limit") {
   Requests requests({.execute = nullptr, .state = [] { return json::object(); }, .busy = [] { return false; }});
   json answer;
@@ -157,6 +222,30 @@ TEST_CASE("A client that asks without waiting is heard as far as its answers com
   ::shutdown(fd, SHUT_RDWR);
   client.join();
   ::close(fd);
+}
+
+TEST_CASE("The control socket says which clients have gone, however they went, and has their last lines first") {
+  const test::TemporaryFolder folder;
+  ControlServer server(folder / "control", [] {});
+  const int fd = connect_to(folder / "control");
+  std::string many;
+  for (int i = 0; i < 64; ++i) many += "{}\n";  // as many as may wait unanswered: it is not read from any more
+  REQUIRE(::write(fd, many.data(), many.size()) == static_cast<ssize_t>(many.size()));
+  std::size_t lines = 0;
+  int id = 0;
+  while (lines < 64) {
+    for (const auto& line : server.take_lines()) ++lines, id = line.connection;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  CHECK(server.take_gone().empty());
+  ::close(fd);
+  std::vector<int> gone;
+  for (int i = 0; i < 4000 && gone.empty(); ++i) {
+    gone = server.take_gone();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(gone == std::vector<int>{id});
+  CHECK(server.take_gone().empty());
 }
 
 TEST_CASE("A control socket takes no other's place, and leaves only its own") {
