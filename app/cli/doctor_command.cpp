@@ -2,6 +2,7 @@
 
 #include <H5public.h>
 #include <fontconfig/fontconfig.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -51,7 +52,10 @@ ordered_json check_disk() {
 
 ordered_json check_state() {
   const auto folder = state_folder();
-  return check("state", !folder.empty(), folder.empty() ? "cannot be written" : folder.string(),
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  const bool is_well = !folder.empty() && !error && ::access(folder.c_str(), W_OK) == 0;
+  return check("state", is_well, is_well ? folder.string() : folder.string() + " cannot be written",
                "set XDG_STATE_HOME to a folder that can be written");
 }
 

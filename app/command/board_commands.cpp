@@ -5,7 +5,7 @@
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/command/head_export.h"
-#include "app/process/paths.h"
+#include "app/process/state_folder.h"
 #include "app/session/gate_title.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/support/hash.h"
@@ -55,7 +55,7 @@ std::filesystem::path folder_of(const BoardHeads& heads) {
        {heads.selection.n_layers, heads.selection.n_kv_heads, heads.sizes.n_sink, heads.sizes.window})
     hash.add_word(static_cast<std::uint64_t>(number));
   for (const float value : heads.selection.full) hash.add_word(value >= 0.5f ? 1 : 0);
-  return state_folder() / "heads" / (std::string(kBoardFolder) + hash.hex());
+  return needed_state_folder() / "heads" / (std::string(kBoardFolder) + hash.hex());
 }
 
 void measure_board(Session& session) {

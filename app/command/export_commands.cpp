@@ -7,8 +7,8 @@
 #include "app/command/command_arguments.h"
 #include "app/command/head_export.h"
 #include "app/command/layouts.h"
-#include "app/process/paths.h"
 #include "app/process/picture_clipboard.h"
+#include "app/process/state_folder.h"
 #include "engine/core/support/text.h"
 #include "views/figure/export.h"
 #include "views/figure/image_means.h"
@@ -171,13 +171,15 @@ void measure_figure(Session& session, UiState& ui, const views::ViewList& views,
 
 void copy_figure(Session& session, const UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
   const FigureToMake figure = figure_to_make(session, ui, views, arguments);
-  const auto png = state_folder() / "clipboard.png";
+  const auto png = needed_state_folder() / "clipboard.png";
   session.files().in_background("copy " + figure.view, [&session, figure, png]() -> Worker::Finish {
     std::string said = "copied " + figure.view + " as a picture";
     try {
+      std::filesystem::create_directories(png.parent_path());
       views::export_figure(figure.build(), figure.recipe, png, {.data = false, .recipe = false, .replace = true});
       copy_png(png);
-    } catch (const Error& error) {  // there is no file that somebody would miss: a notice, which ends by itself
+    } catch (
+        const std::exception& error) {  // there is no file that somebody would miss: a notice, which ends by itself
       said = error.what();
     }
     return [&session, said] { session.messages().notify(said); };

@@ -7,6 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "app/process/state_folder.h"
+#include "engine/core/support/error.h"
+
 namespace kvscope::app {
 namespace fs = std::filesystem;
 
@@ -87,11 +90,13 @@ fs::path documents_folder() {
   return fs::is_directory(documents, error) ? documents : fs::path(home);
 }
 
-fs::path state_folder() {
-  const fs::path folder = folder_of("XDG_STATE_HOME", fs::path(".local") / "state");
-  std::error_code error;
-  if (!folder.empty()) fs::create_directories(folder, error);
-  return error ? fs::path() : folder;
+fs::path state_folder() { return folder_of("XDG_STATE_HOME", fs::path(".local") / "state"); }
+
+fs::path needed_state_folder() {
+  fs::path folder = state_folder();
+  if (folder.empty())
+    throw Error({.code = ExitCode::resource, .file = "HOME", .found = "it is not set", .expected = "a home folder"});
+  return folder;
 }
 
 fs::path settings_file() {

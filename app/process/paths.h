@@ -18,7 +18,7 @@ std::filesystem::path sample_model();
 /// for once: they do not change while the program runs, and a window asks in every frame.
 const std::vector<std::filesystem::path>& sample_prompts(bool chat = false);
 
-/// $XDG_STATE_HOME/kvscope or ~/.local/state/kvscope; made if it is not there. Empty if it cannot be made.
+/// $XDG_STATE_HOME/kvscope or ~/.local/state/kvscope, there or not. Empty if neither variable is set.
 std::filesystem::path state_folder();
 /// $XDG_CONFIG_HOME/kvscope/settings.json or ~/.config/kvscope/settings.json, there or not. Empty if neither variable is set.
 std::filesystem::path settings_file();

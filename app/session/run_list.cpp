@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "app/process/usage.h"
+#include "app/session/rate_text.h"
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/support/text.h"
 
@@ -15,7 +16,7 @@ std::string summary(const RunEntry& entry) {
   const double rate = timings.decode_s > 0 ? timings.decode_steps / timings.decode_s : 0;
   return "run " + std::to_string(entry.id) + " " + std::string(to_string(run.status)) + ": " +
          std::to_string(run.n_tokens()) + " tokens, prefill " + fixed_text(timings.prefill_s, 2) + " s, " +
-         fixed_text(rate, 1) + " tok/s";
+         rate_text(rate);
 }
 
 const RunEntry* RunList::find(int id) const {
@@ -32,6 +33,7 @@ int RunList::add(std::shared_ptr<const RunRecord> run, std::string trace_path, i
 }
 
 void RunList::put_back(RunEntry entry) {
+  if (find(entry.id)) return;
   begin_ids_at(entry.id + 1);
   const auto at = std::ranges::upper_bound(runs_, entry.id, {}, &RunEntry::id);
   runs_.insert(at, std::move(entry));

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "app/process/models.h"
-#include "app/process/paths.h"
+#include "app/process/state_folder.h"
 #include "app/process/usage.h"
 #include "app/session/session.h"
 #include "engine/core/support/error.h"
@@ -46,7 +46,7 @@ void Session::go_on_with_point() {
 void Session::prepare_point_run() {
   const PointSources sources = *studies_.sources();
   if (!sources.trace.empty()) return open_trace(sources.trace);
-  const std::string model = engine_.model_path(), heads = (state_folder() / "heads").string();
+  const std::string model = engine_.model_path(), heads = (needed_state_folder() / "heads").string();
   files_.in_background("open a point", [this, point = *studies_.point(), sources, model, heads]() -> Worker::Finish {
     auto run = std::make_shared<PointToRun>(prepare_point(point, sources, model, heads));
     return [this, run, model] {

@@ -9,6 +9,8 @@ namespace kvscope::app {
 
 /// "Run 3 is not kept for the next start: no space left". Nothing while that is on show.
 void warn_not_kept(Messages& messages, const std::string& what, const std::string& why);
+/// Ends the warnings that begin so.
+void take_back(Messages& messages, const std::string& beginning);
 /// Ends that warning.
 void take_back_not_kept(Messages& messages, const std::string& what);
 

@@ -48,8 +48,18 @@ bool RunAutosave::idle() const {
   return !saving_ && std::ranges::none_of(session_.runs(), [&](const RunEntry& entry) { return is_due(entry, true); });
 }
 
+bool RunAutosave::keeps_all() const {
+  return std::ranges::none_of(saved_, [](const auto& one) { return one.second.refused; });
+}
+
+bool RunAutosave::is_behind() const {
+  return std::ranges::any_of(session_.runs(), [&](const RunEntry& entry) {
+    return entry.run->status != RunStatus::running && is_due(entry, false);
+  });
+}
+
 void RunAutosave::tick(bool now) {
-  if (saving_ || !folder_.exists()) return;
+  if (saving_ || !folder_.is_writable()) return;
   const std::set<int> known = wanted();
   std::erase_if(saved_, [&](const auto& one) {
     return !one.second.given_up && !one.second.refused && !known.contains(one.first);

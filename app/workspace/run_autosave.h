@@ -32,8 +32,12 @@ class RunAutosave {
   void tick(bool now);
   /// What the disk refused is tried once more by the next tick.
   void try_again();
-  /// Nothing is left to save.
+  /// Nothing is left to save, or the disk has just refused it.
   bool idle() const;
+  /// The disk has refused none of them.
+  bool keeps_all() const;
+  /// A run has ended, and its end is not on disk yet.
+  bool is_behind() const;
   /// Those that are on disk or are to be, on the list or removed from it. The file of no other run is needed.
   std::set<int> wanted() const;
 

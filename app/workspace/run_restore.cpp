@@ -1,6 +1,8 @@
 #include "app/workspace/run_restore.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "engine/core/support/error.h"
@@ -12,6 +14,7 @@ namespace fs = std::filesystem;
 
 // A day's runs must not cost a start minutes. The readers of a run of a study hand over megabytes each.
 constexpr std::size_t kMostRuns = 256;
+constexpr int kLargestId = 1 << 29;  // no session comes near it; ids of runs to come follow it
 
 }  // namespace
 
@@ -27,26 +30,64 @@ void RunRestore::start(const WorkspaceFile& file, std::function<void()> done) {
   a_ = file.state.a, b_ = file.state.b, selection_ = file.state.selection;
   preview_ = file.preview;
   done_ = std::move(done);
-  int next_id = file.next_run;
+  int next_id = file.next_run > kLargestId ? 1 : file.next_run;
   std::vector<SavedRun> runs = file.runs;
   const auto files = folder_.run_files();
   for (const auto& [id, path] : files) {
-    if (id >= file.next_run) runs.push_back({.id = id, .own = true});
+    if (id > kLargestId) {
+      set_aside(path);
+      continue;
+    }
+    const bool is_named = std::ranges::find(file.runs, id, &SavedRun::id) != file.runs.end();
+    if (id >= file.next_run && !is_named) runs.push_back({.id = id, .own = true});
     next_id = std::max(next_id, id + 1);
   }
   // A run that was killed before its first token was on disk is none.
-  std::erase_if(runs, [&](const SavedRun& run) { return run.own && !files.contains(run.id) && run.trace.empty(); });
+  std::erase_if(runs, [&](const SavedRun& run) {
+    const bool none = run.own && !files.contains(run.id) && run.trace.empty();
+    if (none) session_.messages().log("run " + std::to_string(run.id) + " of the last session has no file");
+    return none;
+  });
   for (SavedRun& run : runs) run.own = run.own && files.contains(run.id);
+  if (!make_sound(runs)) {  // a run that lost its name to another one's is not to go with its file
+    for (const auto& [id, path] : files) {
+      const bool is_named = std::ranges::find(runs, id, &SavedRun::id) != runs.end();
+      if (id <= kLargestId && !is_named) runs.push_back({.id = id, .own = true});
+    }
+  }
   for (const SavedRun& run : runs) next_id = std::max(next_id, run.id + 1);
   session_.begin_run_ids_at(next_id);
   const auto rank = [&](const SavedRun& run) { return run.id == a_ ? 0 : run.id == b_ ? 1 : 2; };
   std::ranges::sort(runs, [&](const SavedRun& x, const SavedRun& y) {
     return std::pair(rank(x), -x.id) < std::pair(rank(y), -y.id);
   });
-  if (runs.size() > kMostRuns) runs.resize(kMostRuns);
+  if (runs.size() > kMostRuns) {
+    session_.messages().log("of " + std::to_string(runs.size()) + " runs of the last session the newest " +
+                            std::to_string(kMostRuns) + " are read");
+    runs.resize(kMostRuns);
+  }
   waiting_.assign(runs.begin(), runs.end());
   busy_ = true;
   next();
+}
+
+// Two runs of one id would be saved over each other without end.
+bool RunRestore::make_sound(std::vector<SavedRun>& runs) {
+  std::set<int> ids;
+  std::set<std::tuple<std::string, int, std::string>> places;
+  std::size_t dropped = 0;
+  int first = 0;
+  std::erase_if(runs, [&](const SavedRun& run) {
+    const bool is_new = run.id <= kLargestId && ids.insert(run.id).second &&
+                        (run.own || places.insert({run.trace, run.trace_run, run.fingerprint}).second);
+    if (!is_new && dropped++ == 0) first = run.id;
+    return !is_new;
+  });
+  if (dropped > 0)
+    session_.messages().log("workspace.json: " + std::to_string(dropped) + (dropped == 1 ? " run is" : " runs are") +
+                            " left out, run " + std::to_string(first) +
+                            " first: named twice, or with a number that is too large");
+  return dropped == 0;
 }
 
 void RunRestore::next() {
@@ -66,7 +107,7 @@ void RunRestore::next() {
         if (!run.fingerprint.empty() && fingerprint(*record) != run.fingerprint)
           throw Error({.file = path.string(), .found = "another run than the one that was open"});
         std::error_code error;
-        const std::uintmax_t bytes = fs::file_size(path, error);
+        const std::uintmax_t size = fs::file_size(path, error), bytes = error ? 0 : size;
         return [this, run, record, bytes] { loaded(run, record, bytes); };
       },
       [this, run](const std::string& text) { failed(run, text); });
@@ -90,7 +131,7 @@ void RunRestore::failed(const SavedRun& run, const std::string& text) {
   std::string line = "run " + std::to_string(run.id) + " of the last session cannot be read: " + text;
   if (run.own) {
     const fs::path kept = set_aside(folder_.run_file(run.id));
-    if (!kept.empty()) line += "; its file is kept as " + kept.string();
+    line += kept.empty() ? "; its file could not be set aside" : "; its file is kept as " + kept.string();
   }
   session_.messages().log(line);
   next();

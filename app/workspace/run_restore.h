@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "app/session/session.h"
 #include "app/session/worker.h"
@@ -29,6 +30,9 @@ class RunRestore {
   int restored() const { return restored_; }
 
  private:
+  /// A file that was written by hand may say anything: one entry a run, one run a place, and ids that leave room for more.
+  /// Whether all were.
+  bool make_sound(std::vector<SavedRun>& runs);
   void next();
   void loaded(const SavedRun& run, const std::shared_ptr<const RunRecord>& record, std::uintmax_t bytes);
   void failed(const SavedRun& run, const std::string& text);

@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kWriteInterval(1);
-constexpr std::chrono::seconds kPatience(5);  // of an end that finds the last session's runs still being read
+constexpr std::chrono::seconds kWriteInterval(1), kRestOfRefused(10);
+constexpr const char* kNothingKept = "Nothing will be kept: ";
 constexpr std::size_t kMaxSample = 1u << 20;
 
 std::string first_sample(bool chat) {
@@ -26,10 +26,12 @@ std::string first_sample(bool chat) {
   return prompts.empty() ? "" : read_text_file(prompts[0], kMaxSample);
 }
 
-std::vector<std::string> still_there(std::vector<std::string> paths) {
-  std::erase_if(paths, [](const std::string& path) {
+std::vector<std::string> still_there(std::vector<std::string> paths, Messages& messages) {
+  std::erase_if(paths, [&](const std::string& path) {
     std::error_code error;
-    return !fs::exists(path, error);
+    const bool gone = !fs::exists(path, error);
+    if (gone) messages.log("a gate of the last session is not there any more: " + path);
+    return gone;
   });
   return paths;
 }
@@ -46,12 +48,11 @@ Workspace::Workspace(Session& session, Layout& layout, Appearance& appearance, O
       worker_(options_.wake),
       autosave_(session, folder_, worker_, options_.clock, options_.limits),
       restore_(session, folder_, autosave_, worker_, options_.trace_program),
-      notes_(session, undo_, worker_, !options_.state.empty()) {
+      notes_(session, undo_, worker_, wants_folder()) {
   std::string damage;
   appearance_ = read_settings(options_.settings, damage);
   if (!damage.empty()) session_.messages().log("the settings begin afresh: " + damage);
-  if (!options_.state.empty() && !folder_.exists())
-    session_.messages().log("nothing is kept for the next start: there is no folder to write to");
+  if (wants_folder() && !folder_.is_writable()) warn_nothing_kept();
   if (folder_.number() > 1)
     session_.messages().log("another window has the workspace: this one keeps its own, number " +
                             std::to_string(folder_.number()));
@@ -90,10 +91,10 @@ void Workspace::take(const WorkspaceFile& file) {
   session_.files().set_recent(file.recent);
   session_.files().set_place(file.place);
   model_ = file.model;
-  gates_ = still_there(file.gates);
+  gates_ = still_there(file.gates, session_.messages());
   ModelChoices choices;
   for (ModelChoice choice : file.choices) {
-    choice.gates = still_there(choice.gates);
+    choice.gates = still_there(choice.gates, session_.messages());
     choices.keep(std::move(choice));
   }
   if (!model_.empty()) choices.keep({model_, state.parameters.policy, state.parameters.raw, gates_});
@@ -107,7 +108,8 @@ void Workspace::take(const WorkspaceFile& file) {
 void Workspace::damaged(const std::string& text) {
   const fs::path kept = set_aside(folder_.state_file());
   session_.messages().notify("the last session's workspace cannot be read, this one begins afresh: " + text +
-                             (kept.empty() ? "" : "; the file is kept as " + kept.string()));
+                             (kept.empty() ? "; it could not be set aside, and the next change replaces it"
+                                           : "; the file is kept as " + kept.string()));
   read_ = true;
   restore_.start(workspace_file(session_, undo_.history().present(), {}), [this] { restored(); });
 }
@@ -118,6 +120,29 @@ void Workspace::restored() {
   session_.take_up_chat();
   session_.messages().notify(n == 1 ? "1 run of the last session is back"
                                     : std::to_string(n) + " runs of the last session are back");
+}
+
+// ------------------------------------------------------------------------------------------------ no place for it
+
+void Workspace::warn_nothing_kept() {
+  const std::string what = options_.no_place.empty() ? folder_.unusable() + " cannot be written" : options_.no_place;
+  session_.messages().add_banner(
+      {.kind = Banner::Kind::warning, .text = std::string(kNothingKept) + what + ". Save traces by hand."});
+  session_.messages().log(std::string(kNothingKept) + what +
+                          (folder_.reason().empty() ? "" : " (" + folder_.reason() + ")"));
+}
+
+// A disk may get room again, or be mounted late.
+void Workspace::look_for_folder() {
+  if (folder_.is_writable() || options_.state.empty() || options_.clock() - looked_at_ < kRestOfRefused) return;
+  looked_at_ = options_.clock();
+  if (!folder_.try_again()) return;
+  take_back(session_.messages(), kNothingKept);
+  session_.messages().notify("runs and settings are kept for the next start again");
+}
+
+bool Workspace::keeps_all() const {
+  return (!wants_folder() || folder_.is_writable()) && !refused_ && autosave_.keeps_all();
 }
 
 void Workspace::begin() {
@@ -144,13 +169,14 @@ Workspace::Written Workspace::current() const {
   return now;
 }
 
-bool Workspace::state_is_written() const { return !folder_.exists() || !begun_ || written_ == current(); }
+bool Workspace::state_is_written() const { return !folder_.is_writable() || !begun_ || written_ == current(); }
 
 void Workspace::poll() {
   for (const auto& finish : worker_.take_finished()) finish();
   undo_.observe_automatic();
   if (!written_settings_) written_settings_ = appearance_;  // what the command line says is no setting
   if (!begun_) return;
+  look_for_folder();
   autosave_.tick(now_);
   now_ = now_ && !saved();
   const bool new_run = session_.run_list().next_id() != written_.next_run;
@@ -159,7 +185,9 @@ void Workspace::poll() {
   if (!due || writing_) return;
   written_at_ = options_.clock();
   if (!(*written_settings_ == appearance_)) write_settings();
-  if (!restore_.busy() && !state_is_written()) write_state();
+  const bool again = refused_ && options_.clock() - refused_at_ >= kRestOfRefused;
+  // A chat's turn is never ahead of the run that answered it.
+  if (!restore_.busy() && (again || !state_is_written()) && !autosave_.is_behind()) write_state();
 }
 
 void Workspace::write_state() {
@@ -176,26 +204,29 @@ void Workspace::write_state() {
           if (!wanted.contains(id)) fs::remove(path, error);
         }
         return [this] {
-          writing_ = false;
+          writing_ = refused_ = false;
           take_back_not_kept(session_.messages(), "The workspace");
         };
       },
-      [this](const std::string& text) {  // and not again before something changes
-        writing_ = false;
+      [this](const std::string& text) {
+        writing_ = false, refused_ = true, refused_at_ = options_.clock();
         warn_not_kept(session_.messages(), "The workspace", text);
       });
 }
 
 void Workspace::write_settings() {
   written_settings_ = appearance_;
-  if (options_.settings.empty()) return;
+  if (options_.settings.empty()) {
+    if (wants_folder()) warn_not_kept(session_.messages(), "A setting", "HOME and XDG_CONFIG_HOME are not set");
+    return;
+  }
   worker_.post(
-      [path = options_.settings, text = settings_text(appearance_)]() -> Worker::Finish {
+      [this, path = options_.settings, text = settings_text(appearance_)]() -> Worker::Finish {
         fs::create_directories(path.parent_path());
         write_file_atomic(path, text);
-        return [] {};
+        return [this] { take_back_not_kept(session_.messages(), "A setting"); };
       },
-      [this](const std::string& text) { session_.messages().log("the settings are not kept: " + text); });
+      [this](const std::string& text) { warn_not_kept(session_.messages(), "A setting", text); });
 }
 
 void Workspace::save() {
@@ -205,18 +236,19 @@ void Workspace::save() {
 
 bool Workspace::saved() const {
   return !worker_.busy() && !writing_ && !restore_.busy() && state_is_written() && notes_.idle() &&
-         (!folder_.exists() || autosave_.idle()) && (!written_settings_ || *written_settings_ == appearance_);
+         (!folder_.is_writable() || autosave_.idle()) && (!written_settings_ || *written_settings_ == appearance_);
 }
 
-void Workspace::finish() {
-  const auto begun = std::chrono::steady_clock::now();
+bool Workspace::finish(std::chrono::milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
   autosave_.try_again();
   while (!saved()) {
+    if (std::chrono::steady_clock::now() > end) return false;
     now_ = true;
     poll();
-    if ((restore_.busy() || !read_) && std::chrono::steady_clock::now() - begun > kPatience) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  return true;
 }
 
 // ------------------------------------------------------------------------------------------------ commands
@@ -239,7 +271,7 @@ nlohmann::json Workspace::state() const {
   const UndoHistory& history = undo_.history();
   return {{"number", folder_.number()},
           {"restoring", !read_ || restore_.busy()},
-          {"saved", saved()},
+          {"saved", saved() && keeps_all()},
           {"steps", history.steps()},
           {"undo", history.undo_label()},
           {"redo", history.redo_label()},

@@ -28,6 +28,7 @@ class Workspace {
  public:
   struct Options {
     std::filesystem::path state;     // state_folder(); empty: nothing is read and nothing kept
+    std::string no_place = {};       // why there is no such folder, where one is wanted
     std::filesystem::path settings;  // file; empty: the same
     std::string trace_program = "/proc/self/exe";
     std::function<void()> wake;
@@ -57,8 +58,9 @@ class Workspace {
   void save();
   /// All is on disk: state, settings and runs.
   bool saved() const;
-  /// Waits for that. The window's end.
-  void finish();
+  /// Waits for that, but never longer than this: a disk may be dead. False: not all is on disk. The window's end.
+  static constexpr std::chrono::seconds kPatience{15};
+  bool finish(std::chrono::milliseconds patience = kPatience);
   /// Takes all runs off the list: one step, which can be undone. Throws Error (usage) while a run is in progress.
   void clear();
 
@@ -73,6 +75,11 @@ class Workspace {
   void write_state();
   void write_settings();
   bool state_is_written() const;
+  void warn_nothing_kept();
+  void look_for_folder();
+  bool wants_folder() const { return !options_.state.empty() || !options_.no_place.empty(); }
+  /// All that should be on disk can be, and nothing was refused.
+  bool keeps_all() const;
 
   Session& session_;
   Layout& layout_;
@@ -98,7 +105,8 @@ class Workspace {
   } written_;
   Written current() const;
   std::optional<Appearance> written_settings_;
-  std::chrono::steady_clock::time_point written_at_{};
+  std::chrono::steady_clock::time_point written_at_{}, looked_at_{}, refused_at_{};
+  bool refused_ = false;  // the state, by the disk, when it was written last
 
   Worker worker_;  // after what its jobs refer to
   RunAutosave autosave_;

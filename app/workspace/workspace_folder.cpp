@@ -1,10 +1,13 @@
 #include "app/workspace/workspace_folder.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
+#include <utility>
 
 namespace kvscope::app {
 namespace {
@@ -14,28 +17,69 @@ namespace fs = std::filesystem;
 constexpr int kMostWindows = 64;
 constexpr std::string_view kRun = "run-", kTrace = ".h5";
 
-/// -1: another process has it.
-FileHandle take_lock(const fs::path& file) {
-  FileHandle lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  // A file system without locks has nobody to ask.
-  if (lock.get() >= 0 && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return FileHandle();
-  return lock;
+/// On a full disk a file can be made, but nothing be written to it. 0, or errno.
+int why_not_written(const fs::path& folder) {
+  const fs::path probe = folder / ".probe";
+  const FileHandle file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (file.get() < 0) return errno;
+  const ssize_t n = ::write(file.get(), "probe\n", 6);
+  const int error = n == 6 ? 0 : n < 0 ? errno : ENOSPC;
+  ::unlink(probe.c_str());
+  return error;
 }
 
 }  // namespace
 
-WorkspaceFolder::WorkspaceFolder(const fs::path& state) {
-  if (state.empty()) return;
-  for (int n = 1; n <= kMostWindows; ++n) {
-    const fs::path path = state / (n == 1 ? "workspace" : "workspace-" + std::to_string(n));
+WorkspaceFolder::WorkspaceFolder(const fs::path& state) : state_(state) { look(false); }
+
+void WorkspaceFolder::look(bool for_empty_one) {
+  for (int n = 1; n <= kMostWindows && !state_.empty(); ++n) {
+    const fs::path path = state_ / (n == 1 ? "workspace" : "workspace-" + std::to_string(n));
     std::error_code error;
-    fs::create_directories(path / "runs", error);
-    if (error) return;
-    lock_ = take_lock(path / "lock");
-    if (lock_.get() < 0) continue;
-    path_ = path, number_ = n;
+    if (for_empty_one && fs::exists(path / "workspace.json", error)) continue;
+    if (!take(path)) continue;
+    number_ = exists() ? n : 0;
     return;
   }
+  unusable_ = state_.string(), reason_ = std::to_string(kMostWindows) + " windows are open";
+}
+
+// What lies on a disk that cannot be written is read all the same.
+bool WorkspaceFolder::take(const fs::path& path) {
+  std::error_code made, error;
+  fs::create_directories(path / "runs", made);
+  if (!fs::is_directory(path, error)) {
+    unusable_ = path.string(), reason_ = made.message();
+    return true;
+  }
+  FileHandle lock(::open((path / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (lock.get() < 0) lock = FileHandle(::open((path / "lock").c_str(), O_RDONLY | O_CLOEXEC));
+  // A file system without locks has nobody to ask.
+  if (lock.get() >= 0 && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  path_ = path, lock_ = std::move(lock);
+  probe();
+  return true;
+}
+
+void WorkspaceFolder::probe() {
+  unusable_.clear(), reason_.clear();
+  for (const fs::path& folder : {path_, path_ / "runs"}) {
+    const int error = why_not_written(folder);
+    if (error == 0) continue;
+    unusable_ = folder.string(), reason_ = ::strerror(error);
+    return;
+  }
+}
+
+bool WorkspaceFolder::try_again() {
+  if (!exists()) {
+    look(true);
+    return is_writable();
+  }
+  std::error_code error;
+  fs::create_directories(path_ / "runs", error);
+  probe();
+  return is_writable();
 }
 
 fs::path WorkspaceFolder::run_file(int id) const {

@@ -18,9 +18,16 @@ namespace kvscope::app {
 
 class WorkspaceFolder {
  public:
-  /// `state`: state_folder(). Without a folder that can be written there is none: nothing is kept.
+  /// `state`: state_folder(). Empty: there is none, and none is missed.
   explicit WorkspaceFolder(const std::filesystem::path& state);
+  /// It can be read.
   bool exists() const { return !path_.empty(); }
+  bool is_writable() const { return exists() && unusable_.empty(); }
+  /// What cannot be written, and what the system says of it. Empty if all can, or no folder is wanted.
+  const std::string& unusable() const { return unusable_; }
+  const std::string& reason() const { return reason_; }
+  /// Whether it can be written by now. One that was not there when the window began is taken only if nobody has used it.
+  bool try_again();
   const std::filesystem::path& path() const { return path_; }
   int number() const { return number_; }  // 1, or that of a second, third ... window
   std::filesystem::path state_file() const { return path_ / "workspace.json"; }
@@ -31,7 +38,13 @@ class WorkspaceFolder {
   void remove_leftovers() const;
 
  private:
-  std::filesystem::path path_;
+  void look(bool for_empty_one);
+  /// Makes and locks it. False: another window has it.
+  bool take(const std::filesystem::path& path);
+  void probe();
+
+  std::filesystem::path state_, path_;
+  std::string unusable_, reason_;
   FileHandle lock_;
   int number_ = 0;
 };

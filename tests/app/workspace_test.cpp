@@ -2,6 +2,7 @@
 
 #include "app/workspace/workspace.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -32,13 +33,14 @@ std::string prompt_of(int words) {
 /// A session and its workspace on a folder, as one start of the window has them.
 class Start {
  public:
-  explicit Start(const fs::path& folder, RunAutosave::Limits limits = {}, const std::string& engine_options = "")
+  explicit Start(const fs::path& folder, RunAutosave::Limits limits = {}, const std::string& engine_options = "",
+                 const fs::path& settings = {})
       : session({.engine_command = "exec " + test::fake_engine().string() + " " + engine_options,
                  .trace_program = test::kvscope().string(),
                  .wake = [] {}}),
         workspace(session, ui, ui,
                   {.state = folder,
-                   .settings = folder / "settings.json",
+                   .settings = settings.empty() ? folder / "settings.json" : settings,
                    .trace_program = test::kvscope().string(),
                    .wake = [] {},
                    .clock = [this] { return now; },
@@ -512,14 +514,162 @@ TEST_CASE(
         std::string::npos);
 }
 
-TEST_CASE("A folder that cannot be written costs a message, not the session") {
+// Everybody may write what is read-only where tests run as root: a file is in the way of the folder, or of one within it.
+TEST_CASE("A folder that cannot be written is a banner at the start, and what was decoded is kept once it can be") {
+  const std::string in_the_way = GENERATE("workspace", "workspace/runs", "workspace/.probe/x");
   const test::TemporaryFolder folder;
-  overwrite(folder / "workspace", "a file in its place");
+  fs::create_directories((folder / in_the_way).parent_path());
+  overwrite(folder / in_the_way, "a file in its place");
+  CAPTURE(in_the_way);
+  {
+    Start start(folder.path());
+    const auto& banners = start.session.messages().banners();
+    REQUIRE(banners.size() == 1);
+    CHECK_THAT(banners[0].text, Catch::StartsWith("Nothing will be kept: " + (folder / "workspace").string()) &&
+                                    Catch::EndsWith(" cannot be written. Save traces by hand."));
+    CHECK(start.log().find("Nothing will be kept: ") != std::string::npos);
+    start.decode("streaming:window=20");
+    CHECK(start.session.runs().size() == 1);
+    CHECK_FALSE(start.workspace.state()["saved"].get<bool>());
+    CHECK(start.workspace.finish());  // there is nothing to wait for
+    fs::remove_all((folder / in_the_way).parent_path() == folder.path() ? folder / in_the_way
+                                                                        : folder / in_the_way.substr(0, 16));
+    start.now += std::chrono::seconds(11);
+    start.wait([&] { return start.workspace.state()["saved"].get<bool>(); });
+    CHECK(banners.empty());
+    start.workspace.finish();
+  }
+  Start next(folder.path());
+  CHECK(next.session.runs().size() == 1);
+  CHECK(next.session.messages().banners().empty());
+}
+
+TEST_CASE("What lies in a folder that cannot be written any more is read, and nothing of it is lost") {
+  const test::TemporaryFolder folder;
+  {
+    Start first(folder.path());
+    first.decode("streaming:window=20");
+    first.workspace.finish();
+  }
+  fs::create_directories(folder / "workspace/.probe/x");
+  {
+    Start next(folder.path());
+    CHECK(next.session.runs().size() == 1);
+    CHECK(next.session.messages().banners().size() == 1);
+    next.session.next_run().set_max_tokens(9);
+    CHECK_FALSE(next.workspace.state()["saved"].get<bool>());
+    next.workspace.finish();
+  }
+  fs::remove_all(folder / "workspace/.probe");
+  Start last(folder.path());
+  CHECK(last.session.runs().size() == 1);
+  CHECK(last.session.parameters().max_tokens == 6);
+}
+
+TEST_CASE("A state that the disk refuses is not called saved, and is written when it can be") {
+  const test::TemporaryFolder folder;
   Start start(folder.path());
-  CHECK(start.log().find("nothing is kept for the next start") != std::string::npos);
-  start.decode("streaming:window=20");
-  CHECK(start.session.runs().size() == 1);
-  start.workspace.finish();
+  fs::create_directories(folder / "workspace/workspace.json/full");
+  start.session.next_run().set_max_tokens(9);
+  start.now += std::chrono::seconds(2);
+  start.wait([&] { return !start.session.messages().banners().empty(); });
+  CHECK_THAT(start.session.messages().banners()[0].text,
+             Catch::StartsWith("The workspace is not kept for the next start"));
+  CHECK_FALSE(start.workspace.state()["saved"].get<bool>());
+  CHECK(start.workspace.finish());
+  fs::remove_all(folder / "workspace/workspace.json");
+  start.now += std::chrono::seconds(11);
+  start.wait([&] { return start.workspace.state()["saved"].get<bool>(); });
+  CHECK(start.session.messages().banners().empty());
+}
+
+TEST_CASE("A setting that cannot be kept is a banner") {
+  const test::TemporaryFolder folder;
+  overwrite(folder / "config", "a file in the folder's place");
+  Start start(folder.path(), {}, "", folder / "config/settings.json");
+  start.ui.dark = !start.ui.dark;
+  start.now += std::chrono::seconds(2);
+  start.wait([&] { return !start.session.messages().banners().empty(); });
+  CHECK_THAT(start.session.messages().banners()[0].text, Catch::StartsWith("A setting is not kept for the next start"));
+}
+
+// The window could not be ended: two runs of one id were saved over each other without end.
+TEST_CASE("A workspace that names a run twice, or with numbers that leave no room, is read and the window ends") {
+  const test::TemporaryFolder folder;
+  {
+    Start first(folder.path());
+    first.decode("streaming:window=20");
+    first.decode("streaming:window=30");
+    first.workspace.finish();
+  }
+  const auto file = folder / "workspace/workspace.json";
+  const json whole = json::parse(test::read_text(file));
+  const auto changed = [&](const std::string& what) {
+    json object = whole;
+    json& runs = object["runs"];
+    if (what == "one id") runs[1]["id"] = runs[0]["id"];
+    if (what == "three of one") runs.push_back(runs[0]), runs.push_back(runs[0]);
+    if (what == "low next") object["next_run"] = 1;
+    if (what == "largest next") object["next_run"] = 1 << 30;
+    if (what == "largest id") runs.push_back({{"id", 1 << 30}, {"own", true}});
+    if (what == "one file") {
+      for (const int id : {7, 8, 9}) {
+        runs.push_back({{"id", id},
+                        {"own", false},
+                        {"trace", (folder / "workspace/runs/run-1.h5").string()},
+                        {"trace_run", 0},
+                        {"fingerprint", ""}});
+      }
+    }
+    if (what == "removed") object["state"]["removed"] = {1, 1, 2};
+    return object;
+  };
+  const std::string what =
+      GENERATE("one id", "three of one", "low next", "largest next", "largest id", "one file", "removed");
+  CAPTURE(what);
+  overwrite(file, changed(what).dump());
+  if (what == "largest id")
+    fs::copy_file(folder / "workspace/runs/run-2.h5", folder / "workspace/runs/run-1073741824.h5");
+  {
+    Start next(folder.path());
+    std::set<int> ids;
+    for (const RunEntry& entry : next.session.runs()) ids.insert(entry.id);
+    CHECK(ids.size() == next.session.runs().size());
+    CHECK(next.session.runs().size() == (what == "one file" ? 3 : 2));
+    const bool is_doubled = what == "one id" || what == "three of one" || what == "largest id" || what == "one file";
+    CHECK((next.log().find(" left out, run ") != std::string::npos) == is_doubled);
+    next.decode("streaming:window=25");
+    CHECK(next.workspace.finish(std::chrono::seconds(60 * test::kSlowdown)));
+  }
+  Start again(folder.path());
+  CHECK(again.log().find("cannot be read") == std::string::npos);
+  CHECK(again.session.runs().size() == (what == "one file" ? 4 : 3));
+}
+
+TEST_CASE("The end of a window waits for its disk no longer than it has patience") {
+  const test::TemporaryFolder folder;
+  const auto file = folder / "workspace/workspace.json";
+  {
+    Start first(folder.path());
+    first.workspace.finish();
+  }
+  fs::remove(file);
+  overwrite(folder / "workspace/runs/run-1.h5", "to be read");
+  Session session({.engine_command = "exec " + test::fake_engine().string(), .trace_program = "", .wake = [] {}});
+  UiState ui;
+  const auto awake = std::make_shared<std::atomic<bool>>(false);
+  const auto wake = [awake] {
+    while (!*awake) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  Workspace workspace(session, ui, ui,
+                      {.state = folder.path(),
+                       .settings = folder / "settings.json",
+                       .trace_program = test::kvscope().string(),
+                       .wake = wake});
+  const auto begun = std::chrono::steady_clock::now();
+  CHECK_FALSE(workspace.finish(std::chrono::milliseconds(300)));  // its thread does not come back
+  CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(10 * test::kSlowdown));
+  *awake = true;
 }
 
 TEST_CASE("A state that was written and read is the same state") {
