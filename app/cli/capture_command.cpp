@@ -104,7 +104,9 @@ std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const Model
     if (interrupted()) break;
     char rate[64] = "";
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (n > 0) std::snprintf(rate, sizeof rate, "%.1f prompts/min, %.0f tok/s", 60 * n / seconds, tokens / seconds);
+    if (n > 0)
+      std::snprintf(rate, sizeof rate, "%.1f prompts/min, %.*f tok/s", 60 * n / seconds, tokens / seconds < 10 ? 1 : 0,
+                    tokens / seconds);
     job.progress().update("capture", before + n, all, rate);
     const Prompt& prompt = plan.prompts[index];
     request.prompt = prompt.text;

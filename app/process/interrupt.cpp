@@ -15,17 +15,26 @@ namespace {
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 // Asked by several threads, and set in a signal handler, which may touch atomics that take no lock.
 std::atomic<int> g_flag_wanted = 0, g_signal = 0;
+std::atomic<unsigned> g_longest_end = 0;  // seconds; 0: without a limit
 static_assert(std::atomic<int>::is_always_lock_free);
 
 // Only what may be called in a signal handler.
 void on_signal(int number) {
   if (g_flag_wanted && g_signal == 0) {
     g_signal = number;
+    ::alarm(g_longest_end);
     return;
   }
   constexpr std::string_view kLine = "error: cancelled\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
   ::_exit(128 + number);
+}
+
+void on_alarm(int) {
+  constexpr std::string_view kLine =
+      "error: some work did not end and was left; expected a disk and an engine that answer\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  ::_exit(g_signal != 0 ? 128 + g_signal : static_cast<int>(ExitCode::resource));
 }
 
 }  // namespace
@@ -41,6 +50,15 @@ void end_on_interrupts() {
 }
 
 void catch_interrupts() { g_flag_wanted = 1; }
+
+void limit_end(unsigned seconds) {
+  ::signal(SIGALRM, on_alarm);
+  g_longest_end = seconds;
+}
+
+void begin_end() {
+  if (!interrupted()) ::alarm(g_longest_end);
+}
 
 bool interrupted() { return g_signal != 0; }
 

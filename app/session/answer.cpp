@@ -63,6 +63,7 @@ std::string stop_reason(const RunRecord& run, int before) {
   const int n = before + n_new(run), asked = before + run.n_positions - run.prompt_len;
   switch (run.status) {
     case RunStatus::running:
+      if (run.n_tokens() == 0) return "starting ...";  // the engine has not answered yet
       return std::to_string(n) + " of " + count(asked) + " so far";
     case RunStatus::cancelled:
       return (run.message.empty() ? "stopped by hand after " : "cut off after ") + count(n);

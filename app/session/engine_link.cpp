@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/process/usage.h"
+#include "app/session/rate_text.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -14,7 +15,9 @@ namespace kvscope::app {
 
 namespace {
 
-constexpr int kTokensToMeasure = 4;  // the first steps warm up
+constexpr int kTokensToMeasure = 4;                // the first steps warm up
+constexpr std::chrono::seconds kSilence(10);       // as the command line has it
+constexpr const char* kStarting = "starting ...";  // a run that the engine has not answered yet
 
 std::string amount_done(const TaskProgress& progress) {
   const std::string share = fixed_text(100 * progress.value / progress.max, 0) + " %";
@@ -39,9 +42,9 @@ double TaskProgress::rate() const {
 }
 
 std::string TaskProgress::line() const {
-  if (max <= 0) return phase;
+  if (max <= 0) return text.empty() ? phase : phase + ", " + text;
   std::string line = phase + " " + amount_done(*this);
-  if (tokens_per_s > 0) line += ", " + fixed_text(tokens_per_s, tokens_per_s < 10 ? 1 : 0) + " tok/s";
+  if (tokens_per_s > 0) line += ", " + rate_text(tokens_per_s);
   const double per_second = rate();
   if (per_second <= 0 || value >= max) return line;
   const long left = std::lround(std::clamp((max - value) / per_second, 0.0, 3.6e6));
@@ -63,11 +66,15 @@ void EngineLink::start() {
   if (client_ && !client_->ended()) return;
   discard();
   try {
-    client_ = std::make_unique<EngineClient>(EngineClient::Options{
-        .command = options_.command,
-        .wake = options_.wake,
-        .sink = [assembler = assembler_](const nlohmann::json& event) { return assembler->take(event); }});
+    client_ = std::make_unique<EngineClient>(
+        EngineClient::Options{.command = options_.command,
+                              .wake = options_.wake,
+                              .sink = [assembler = assembler_, heard = heard_](const nlohmann::json& event) {
+                                *heard = std::chrono::steady_clock::now();
+                                return assembler->take(event);
+                              }});
     state_ = EngineState::starting;
+    asked_at_ = std::chrono::steady_clock::now();
   } catch (const Error& error) {
     state_ = EngineState::dead;
     messages_.add_engine_error(
@@ -105,6 +112,7 @@ void EngineLink::request_load() {
   cancel_question();
   state_ = EngineState::loading;
   load_request_ = client_->request(options_.load);
+  asked_at_ = std::chrono::steady_clock::now();
   revision_.rise();
 }
 
@@ -137,6 +145,7 @@ std::string EngineLink::why_not_ask(const RunRecord& run) const {
 void EngineLink::ask(const protocol::Request& question, Answer answer) {
   check_ready();
   question_ = client_->request(question);
+  asked_at_ = std::chrono::steady_clock::now();
   answer_ = std::move(answer);
 }
 
@@ -151,7 +160,8 @@ void EngineLink::begin_run(const RunRequest& request, RunRecord record) {
   assembler_->begin(run_request_, std::move(record));
   client_->request_with_id(request, run_request_);
   state_ = EngineState::running;
-  progress_ = {.phase = "prefill", .phase_start = std::chrono::steady_clock::now()};
+  asked_at_ = std::chrono::steady_clock::now();
+  progress_ = {.phase = kStarting, .phase_start = asked_at_};
   revision_.rise();
 }
 
@@ -168,8 +178,27 @@ void EngineLink::cancel_run() {
 
 // ------------------------------------------------------------------------------------------------ what it says
 
+std::string EngineLink::silence() const {
+  const bool has_to_do =
+      run_in_progress() || question_pending() || state_ == EngineState::starting || state_ == EngineState::loading;
+  if (!client_ || !has_to_do) return "";
+  const auto silent = std::chrono::steady_clock::now() - std::max(asked_at_, heard_->load());
+  if (silent < kSilence) return "";
+  return "waiting for the engine, silent for " +
+         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(silent).count()) + " s";
+}
+
+std::string EngineLink::progress_line() const {
+  const std::string silent = silence();
+  return silent.empty() ? progress_.line() : silent;
+}
+
 void EngineLink::poll() {
   pass_snapshot();
+  if (std::string silent = silence(); silent != silence_said_) {
+    silence_said_ = std::move(silent);
+    revision_.rise();
+  }
   if (client_) {
     for (const nlohmann::json& event : client_->take_events()) {
       pass_snapshot();  // facts before the event that ends them
@@ -195,8 +224,12 @@ void EngineLink::pass_snapshot() {
 }
 
 void EngineLink::follow(const RunRecord& run) {
-  if (!run_in_progress() || run.status != RunStatus::running || run.n_queries < run.prompt_len || run.n_queries == 0)
-    return;
+  if (!run_in_progress() || run.status != RunStatus::running) return;
+  if (progress_.phase == kStarting && run.n_tokens() > 0) {
+    enter_phase("prefill", 0);
+    progress_.text = std::to_string(run.prompt_len) + (run.prompt_len == 1 ? " token" : " tokens");
+  }
+  if (run.n_queries < run.prompt_len || run.n_queries == 0) return;
   const double decoded = run.n_tokens() - run.prompt_len;
   enter_phase("decode", decoded);
   // Behind the first new token the oracle reads the whole prompt: what is left is measured from the second one on.

@@ -2,6 +2,7 @@
 // The engine's life: started, greeting, loading a model, running, dead, started again. Facts of a run are passed on as
 // they come; whatever goes wrong is a message.
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -33,7 +34,7 @@ struct TaskProgress {
   double start_value = 0;   // when the phase began
   double tokens_per_s = 0;  // of a decode, over the time of its steps alone; 0 if not known
   double rate() const;      // of value, per second since the phase began; 0 if not known
-  /// "decode 336 / 1300, 133 tok/s, 0:07 left"
+  /// "decode 336 / 1300, 133 tok/s, 0:07 left"; without an amount "prefill, 1372 tokens"
   std::string line() const;
 };
 
@@ -89,6 +90,10 @@ class EngineLink {
   const std::optional<ModelInfo>& model() const { return model_; }
   const GatesOfModel& gates() const { return gates_; }  // what those of the model say
   const TaskProgress& progress() const { return progress_; }
+  /// "waiting for the engine, silent for 12 s", of one that has something to do; else empty.
+  std::string silence() const;
+  /// What goes on, with its rate and the time left unless the engine is silent; empty: nothing.
+  std::string progress_line() const;
   int pid() const;  // 0 without an engine
 
  private:
@@ -124,6 +129,10 @@ class EngineLink {
   Answer answer_;
   bool run_cut_off_ = false;
   TaskProgress progress_;
+  using Moment = std::atomic<std::chrono::steady_clock::time_point>;
+  std::shared_ptr<Moment> heard_ = std::make_shared<Moment>();  // its last message; set by the reader's thread
+  std::chrono::steady_clock::time_point asked_at_{};            // the last time that it got something to do
+  std::string silence_said_;
 };
 
 }  // namespace kvscope::app

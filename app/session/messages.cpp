@@ -12,6 +12,7 @@ constexpr std::size_t kLogLines = 1000;
 constexpr std::ptrdiff_t kNews = 4;     // banners that are no errors
 constexpr std::ptrdiff_t kErrors = 50;  // of an engine that sends nothing else; the log has them all
 constexpr std::chrono::seconds kNoticeTime(8);
+constexpr std::size_t kShort = 90;  // bytes that the status line of a small window has room for
 bool restarts(const Banner& banner) { return banner.command == "engine.restart" || banner.command == "run.resume"; }
 
 /// The oldest of too many errors, or of too many others, goes: news never takes the place of an error.
@@ -71,6 +72,12 @@ void Messages::notify(std::string text, std::function<bool()> holds) {
   notice_ = std::move(text);
   notice_is_fresh_ = true;
   notice_time_ = std::chrono::steady_clock::now();
+}
+
+void Messages::refuse(std::string text) {
+  if (text.size() <= kShort) return notify(std::move(text));
+  log(text);
+  add_banner({.kind = Banner::Kind::warning, .text = std::move(text)});
 }
 
 void Messages::poll() {

@@ -41,6 +41,8 @@ class Messages {
   const std::deque<std::string>& log_lines() const { return log_; }
   /// A short message that the status line shows for some seconds, and no longer than `holds` says that it is so.
   void notify(std::string text, std::function<bool()> holds = {});
+  /// Why something was not done: a notice, or a banner, which can be opened, where that would be cut.
+  void refuse(std::string text);
   const std::string& notice() const { return notice_; }
   /// It was said within the last seconds.
   bool notice_is_fresh() const { return notice_is_fresh_; }

@@ -181,6 +181,13 @@ ChatOptions NextRun::chat_options() const {
   return options;
 }
 
+std::vector<std::string> NextRun::pieces_of(const std::string& text) const {
+  if (!words_) return {text};
+  std::vector<std::string> pieces;
+  for (const std::int32_t id : words_->tokenizer.encode(text)) pieces.emplace_back(words_->tokenizer.piece(id));
+  return pieces;
+}
+
 int NextRun::n_positions() const { return prompt_tokens_ < 0 ? 0 : prompt_tokens_ + parameters_.max_tokens; }
 
 RunRequest NextRun::request() const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/session/conversation.h"
 #include "app/session/revision.h"
@@ -72,6 +73,8 @@ class NextRun {
   bool has_thinking_choice() const { return has_chat() && words_->chat->has_thinking_choice(); }
   /// What the run is to answer: the prompt, or a chat's last turn by the user. Empty: nothing.
   const std::string& asked() const;
+  /// The tokens of a text as the model reads it; the text as one where that is not known yet.
+  std::vector<std::string> pieces_of(const std::string& text) const;
   int prompt_tokens() const { return prompt_tokens_; }  // -1 while not known
   int n_positions() const;                              // prompt and answer to come; 0 while not known
   RunRequest request() const;

@@ -144,7 +144,10 @@ nlohmann::json Session::state() const {
           {"parameters", parameters},
           {"preview", {{"shown", preview_.shown()}, {"pending", preview_.pending()}, {"note", preview_.note()}}},
           {"progress",
-           {{"phase", progress.phase}, {"value", progress.value}, {"max", progress.max}, {"line", progress.line()}}},
+           {{"phase", progress.phase},
+            {"value", progress.value},
+            {"max", progress.max},
+            {"line", engine_.progress_line()}}},
           {"files_busy", files_.busy()},
           {"banners", banners},
           {"notice", messages_.notice()}};

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 
@@ -28,6 +29,7 @@ namespace {
 
 constexpr double kIdleWait = 0.5;  // seconds; nothing is drawn in between unless something happens
 constexpr double kFrameTime = 1.0 / 60;
+constexpr unsigned kLongestEnd = 20;  // seconds: to save, then for threads and the engine to end
 // Frames that no hand asked for, while a model is read or decodes, take a fifth of one core at most. A software rasteriser
 // needs 30 ms of both cores for one: at 60 a second SmolLM2 took 34 ms a token on two cores, where without a window it takes 15.
 constexpr double kUntouched = 0.3, kRestPerWork = 4, kLongestInterval = 0.25;  // seconds, ratio, seconds
@@ -41,7 +43,11 @@ Session::Options woken_by_events(Session::Options options) {
 Workspace::Options what_lasts(const WindowOptions& options) {
   if (!options.script.empty() || !options.screenshot.empty() || options.exit || options.bench)
     return {.wake = glfwPostEmptyEvent};
-  return {.state = state_folder(), .settings = settings_file(), .wake = glfwPostEmptyEvent};
+  const std::filesystem::path state = state_folder();
+  return {.state = state,
+          .no_place = state.empty() ? "HOME and XDG_STATE_HOME are not set" : "",
+          .settings = settings_file(),
+          .wake = glfwPostEmptyEvent};
 }
 
 /// Of all threads of this process; a software rasteriser has some of its own.
@@ -139,9 +145,12 @@ void AppWindow::apply_scale_and_theme() {
 
 int AppWindow::run() {
   catch_interrupts();
+  limit_end(kLongestEnd);
   while (!ui_.quit && !glfwWindowShouldClose(window_.handle()) && !interrupted()) round();
   glfwHideWindow(window_.handle());
-  workspace_.finish();
+  begin_end();
+  if (!workspace_.finish())
+    std::fputs("warning: not everything is kept for the next start: the disk did not answer in time\n", stderr);
   if (!script_error_.empty())
     throw Error({.file = options_.script, .where = "step " + std::to_string(script_at_), .found = script_error_});
   return 0;
@@ -229,16 +238,18 @@ void AppWindow::take_input() {
 
 void AppWindow::take_control() {
   if (!control_) return;
+  const std::vector<int> gone = control_->take_gone();  // before their last lines
   for (const ControlServer::Line& line : control_->take_lines()) {
     const auto reply = [this, connection = line.connection](const nlohmann::json& answer) {
       control_->answer(connection, answer);
     };
     try {
-      requests_.add(parse_json(line.text, "request", {.max_bytes = 16u << 20}), reply);
+      requests_.add(parse_json(line.text, "request", {.max_bytes = 16u << 20}), reply, line.connection);
     } catch (const Error& error) {
       reply({{"ok", false}, {"error", error.what()}});
     }
   }
+  for (const int client : gone) requests_.drop(client);
 }
 
 // One step after the other; each waits for its answer. Then the picture and the end, if they were asked for.
@@ -354,7 +365,10 @@ void AppWindow::start_work() {
   const bool names_model =
       !options_.open.empty() && std::filesystem::exists(std::filesystem::path(options_.open) / "config.json", error);
   std::string model = names_model ? options_.open : workspace_.model();
-  if (model.empty() || !std::filesystem::is_directory(model, error)) model = first_model().string();
+  if (model.empty() || !std::filesystem::is_directory(model, error)) {
+    if (!model.empty()) session_.messages().notify("the model of the last session is not there any more: " + model);
+    model = first_model().string();
+  }
   const bool opens_model = (options_.open.empty() || names_model) && !model.empty();
   if (workspace_.is_fresh()) {
     session_.next_run().set_raw(!opens_model || !has_usable_chat(model));

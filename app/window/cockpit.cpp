@@ -11,6 +11,7 @@
 #include "app/window/frame_times.h"
 #include "app/window/keyboard_focus.h"
 #include "app/window/view_title.h"
+#include "app/window/welcome.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/scrolled.h"
@@ -103,29 +104,6 @@ void end_hover(Panel& panel, views::Selection& selection) {
 bool is_message_line(const Panel& panel) { return !panel.session.messages().banners().empty() && !panel.all_messages; }
 
 float message_width(const Panel& panel) { return std::min(panel.px(620), ImGui::GetIO().DisplaySize.x / 2); }
-
-void draw_welcome(Panel& panel) {
-  const auto& palette = panel.theme().palette;
-  const ImVec2 room = ImGui::GetContentRegionAvail();
-  const float width = std::min(panel.px(520), room.x), left = ImGui::GetCursorPosX() + (room.x - width) / 2;
-  ImGui::SetCursorPos({left, ImGui::GetCursorPosY() + std::max(0.f, room.y * 0.30f)});
-  ImGui::BeginGroup();
-  draw_text(panel.theme().fonts.title, palette.text, "Which tokens does the model keep?");
-  ImGui::PushTextWrapPos(left + width);
-  views::text_in(
-      palette.muted,
-      "Run the prompt: tokens stream in, and for every layer and head you see what stays in the KV cache, what is "
-      "evicted and why, and how that compares with what later tokens attend to.");
-  ImGui::PopTextWrapPos();
-  ImGui::Dummy({0, panel.px(8)});
-  command_button(panel, "Run the prompt", "run.start", {panel.px(150), panel.px(34)}, true);
-  ImGui::SameLine();
-  if (ImGui::Button("Open a model or trace", {panel.px(190), panel.px(34)})) panel.run("file.open");
-  panel.item("welcome.open");
-  ImGui::SameLine();
-  if (ImGui::Button("Keys", {panel.px(80), panel.px(34)})) panel.run("help.keys");
-  ImGui::EndGroup();
-}
 
 }  // namespace
 

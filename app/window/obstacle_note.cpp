@@ -8,6 +8,8 @@
 namespace kvscope::app {
 namespace {
 
+constexpr float kLeastText = 260;  // of what stands in the way, in two lines
+
 bool remedy_button(Panel& panel, const Remedy& remedy, const std::string& item, float height = 0) {
   ImGui::PushID(item.c_str());
   const bool pressed = ImGui::Button(remedy.label.c_str(), {0, height});
@@ -23,10 +25,16 @@ void draw_obstacle_in_bar(Panel& panel, const std::vector<Obstacle>& list, float
   const Obstacle& first = list.front();
   const auto& palette = panel.theme().palette;
   const views::FontScope font(panel.theme().fonts.small);
-  const bool curable = !first.remedies.empty();
   const float height = panel.px(32), padding = 2 * ImGui::GetStyle().FramePadding.x + panel.px(10);
-  const float button = curable ? ImGui::CalcTextSize(first.remedies[0].label.c_str()).x + padding : 0;
-  const float room = std::max(panel.px(60), width - button);
+  // The first remedy always, the others where they leave the text its room.
+  std::size_t shown = 0;
+  float buttons = 0;
+  for (const Remedy& remedy : first.remedies) {
+    const float more = ImGui::CalcTextSize(remedy.label.c_str()).x + padding;
+    if (shown > 0 && width - buttons - more < panel.px(kLeastText)) break;
+    buttons += more, ++shown;
+  }
+  const float room = std::max(panel.px(60), width - buttons);
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float text_width = std::min(room, ImGui::CalcTextSize(first.text.c_str()).x + 1);
   const float lines = ImGui::CalcTextSize(first.text.c_str(), nullptr, false, text_width).y;
@@ -38,19 +46,21 @@ void draw_obstacle_in_bar(Panel& panel, const std::vector<Obstacle>& list, float
   ImGui::Dummy({text_width, height});
   panel.services.items->add_text("run.obstacle", views::last_item(), first.text);
   tooltip(panel, first.text);
-  if (!curable) return;
-  ImGui::SameLine(0, panel.px(10));
-  if (remedy_button(panel, first.remedies[0], "run.remedy.0", height))
-    panel.run(first.remedies[0].command, first.remedies[0].arguments);
+  for (std::size_t i = 0; i < shown; ++i) {
+    ImGui::SameLine(0, panel.px(10));
+    if (remedy_button(panel, first.remedies[i], "run.remedy." + std::to_string(i), height))
+      panel.run(first.remedies[i].command, first.remedies[i].arguments);
+  }
 }
 
 void draw_obstacles(Panel& panel, const std::vector<Obstacle>& list) {
   const views::FontScope font(panel.theme().fonts.small);
   int number = 0;
-  for (const Obstacle& obstacle : list) {
+  for (std::size_t i = 1; i < list.size(); ++i) {
+    const Obstacle& obstacle = list[i];
     if (obstacle.passes) continue;
     wrapped_text_in(panel.theme().palette.warn, obstacle.text);
-    if (&obstacle == &list.front()) panel.services.items->add_text("policy.refusal", views::last_item(), obstacle.text);
+    if (i == 1) panel.services.items->add_text("policy.refusal", views::last_item(), obstacle.text);
     float used = 0;
     for (const Remedy& remedy : obstacle.remedies) {
       const float width = ImGui::CalcTextSize(remedy.label.c_str()).x + 2 * ImGui::GetStyle().FramePadding.x;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "app/command/plain_words.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
 
@@ -12,7 +13,7 @@ bool Panel::run(std::string_view id, const nlohmann::json& arguments) {
     commands.execute(id, arguments);
     return true;
   } catch (const Error& error) {
-    session.messages().notify(error.what());
+    session.messages().refuse(plain_words(error));
     return false;
   }
 }

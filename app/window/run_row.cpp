@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "app/session/rate_text.h"
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -37,7 +38,7 @@ std::string detail_of(const RunRecord& run) {
   std::string text =
       std::to_string(run.prompt_len) + " + " + std::to_string(std::max(0, run.n_tokens() - run.prompt_len)) + " tokens";
   if (run.status == RunStatus::complete && run.timings.decode_s > 0) {
-    text += ", " + fixed_text(run.timings.decode_steps / run.timings.decode_s, 0) + " tok/s";
+    text += ", " + rate_text(run.timings.decode_steps / run.timings.decode_s);
   } else if (run.status == RunStatus::running) {
     text += ", running";
   }

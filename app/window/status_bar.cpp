@@ -51,7 +51,10 @@ void draw_task(Panel& panel) {
   const TaskProgress& progress = session.engine().progress();
   std::string text;
   views::Colour colour = palette.text;
-  if (!progress.phase.empty()) {
+  if (std::string silence = session.engine().silence(); !silence.empty()) {
+    text = std::move(silence);
+    colour = palette.warn;
+  } else if (!progress.phase.empty()) {
     if (progress.max > 0) draw_bar(panel, progress.value / progress.max);
     text = progress.line();
   } else if (const auto& reading = session.files().reading()) {

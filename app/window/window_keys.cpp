@@ -74,7 +74,7 @@ void AppWindow::take_key(const KeyPress& press) {
   const Command* command = commands_.find(Shortcut{press.key, press.ctrl, press.shift, press.alt});
   if (!command) return;
   if (commands_.enabled(*command)) return void(panel_.run(command->id));
-  if (const std::string why = commands_.refusal(*command); !why.empty()) session_.messages().notify(why);
+  if (const std::string why = commands_.refusal(*command); !why.empty()) session_.messages().refuse(why);
 }
 
 }  // namespace kvscope::app

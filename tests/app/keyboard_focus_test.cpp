@@ -173,7 +173,7 @@ TEST_CASE("A field that is asked for over a list takes its place, and a key whos
   window.command("prompt.set", {{"text", ""}});
   window.key("ctrl+r");
   window.wait({{"/notice", {{"not", ""}}}});
-  CHECK(window.state()["notice"] == window.text("policy.refusal"));
+  CHECK(window.state()["notice"] == window.text("run.obstacle"));
 }
 
 TEST_CASE("A layout of one's own is saved, taken, replaced and removed by keys alone") {

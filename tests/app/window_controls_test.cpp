@@ -152,14 +152,14 @@ TEST_CASE("A short prompt runs under the policy that stands there: its budget is
   CHECK_THAT(window.text("policy.budget_words"),
              Catch::StartsWith("Next run: 25 % of ") &&
                  Catch::Contains("raised to 68: sinks and window take that many. Nothing will be evicted: all "));
-  CHECK(window.text("policy.refusal").empty());
+  CHECK(window.text("run.obstacle").empty());
   window.command("run.start");
   window.wait({{"/running", false}, {"/a/status", "complete"}});
   CHECK_THAT(window.state()["a"]["policy"].get<std::string>(), Catch::Contains("budget=68"));
   CHECK_FALSE(window.state()["preview"]["shown"].get<bool>());                      // what stands there was measured
   window.command("policy.set", {{"policy", "kvpop:budget=31,sinks=4,window=64"}});  // tokens are meant as they are
   window.frames(3);
-  CHECK_THAT(window.text("policy.refusal"), Catch::Contains("A budget of 31 tokens is less than"));
+  CHECK_THAT(window.text("run.obstacle"), Catch::Contains("A budget of 31 tokens is less than"));
 }
 
 TEST_CASE("What Quest reads is a number of tokens or a share of the run, by the same slider") {

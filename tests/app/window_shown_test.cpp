@@ -175,7 +175,12 @@ TEST_CASE("Ctrl+H refuses heads that only a tie would choose, and says of others
   show(window, 1);
   window.key("ctrl+h");
   window.frames(3);
-  CHECK(window.text("status").find("every head keeps the same number of tokens") != std::string::npos);
+  const json banners = window.state()["banners"];
+  REQUIRE(banners.size() == 1);
+  const std::string refusal = banners[0]["text"];
+  CHECK_THAT(refusal, Catch::Contains(" tokens here, so there is no ranking. Use a gated run, or strategies A to C on "
+                                      "the board."));
+  CHECK(refusal.find("kvpop:") == std::string::npos);
   CHECK(window.state()["ui"]["dialog"].is_null());
   CHECK(window.text("dialog.hint").empty());
 

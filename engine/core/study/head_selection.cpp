@@ -64,13 +64,14 @@ std::string policies_that_differ() {
 }
 
 [[noreturn]] void refuse_equal(const std::vector<const RunRecord*>& runs, std::int64_t retained) {
-  throw Error({.file = "heads",
-               .found = retained == 0 ? "no head keeps a token outside its window, under " + policies_of(runs)
-                                      : "every head keeps the same number of tokens, " + std::to_string(retained) +
-                                            " outside the window, under " + policies_of(runs),
-               .expected = "runs of a policy whose heads differ (" + policies_that_differ() +
-                           ") that are longer than its window: a tie would decide",
-               .hint = "or strategy a, b or c, which choose without density"});
+  throw NoRanking({.file = "heads",
+                   .found = retained == 0 ? "no head keeps a token outside its window, under " + policies_of(runs)
+                                          : "every head keeps the same number of tokens, " + std::to_string(retained) +
+                                                " outside the window, under " + policies_of(runs),
+                   .expected = "runs of a policy whose heads differ (" + policies_that_differ() +
+                               ") that are longer than its window: a tie would decide",
+                   .hint = "or strategy a, b or c, which choose without density"},
+                  retained);
 }
 
 std::vector<std::string> scorers_cut_at_one_threshold(const std::vector<const RunRecord*>& runs) {
@@ -95,6 +96,13 @@ std::vector<std::uint8_t> heads_of_runs(const std::vector<const RunRecord*>& run
 }
 
 }  // namespace
+
+std::string NoRanking::sentence() const {
+  const std::string kept = retained_ == 0   ? "No head keeps a token outside its window here"
+                           : retained_ == 1 ? "All heads keep 1 token here"
+                                            : "All heads keep " + std::to_string(retained_) + " tokens here";
+  return kept + ", so there is no ranking. Use a gated run, or strategies A to C on the board.";
+}
 
 int HeadSelection::n_selected() const {
   return static_cast<int>(std::count_if(full.begin(), full.end(), [](float value) { return value >= 0.5f; }));

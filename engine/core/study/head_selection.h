@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/core/policy/head_strategy.h"
 #include "engine/core/study/retention_metrics.h"
+#include "engine/core/support/error.h"
 
 namespace kvscope {
 
@@ -18,6 +20,18 @@ struct HeadQuestion {
   std::optional<double> share = {};           // of all KV heads, 0 to 1
   std::optional<int> count = {};              // KV heads
   std::optional<std::uint64_t> seed = {};     // of C
+};
+
+/// All heads keep the same number of tokens: a tie would choose.
+class NoRanking : public Error {
+ public:
+  /// `retained`: tokens outside the window, of each head.
+  NoRanking(Parts parts, std::int64_t retained) : Error(std::move(parts)), retained_(retained) {}
+  /// For a window: "All heads keep 162 tokens here, so there is no ranking. ..."
+  std::string sentence() const;
+
+ private:
+  std::int64_t retained_;
 };
 
 struct HeadSelection {
