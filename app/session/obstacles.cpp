@@ -11,6 +11,12 @@
 namespace kvscope::app {
 namespace {
 
+Remedy open_model_of(const Session& session, const ModelInfo& model) {
+  const std::string path = session.folder_of(model);
+  if (path.empty() || path == session.engine().model_path()) return {"Open a model ...", "model.open"};
+  return {"Open " + model.name, "model.open", {{"path", path}}};
+}
+
 /// What has nothing to do with prompt and policy.
 std::optional<Obstacle> of_engine(const Session& session) {
   const EngineLink& engine = session.engine();
@@ -29,7 +35,9 @@ std::optional<Obstacle> of_engine(const Session& session) {
   }
   if (session.reads_model_folder()) return loading;
   if (engine.model() && engine.state() == EngineState::ready) return std::nullopt;
-  return Obstacle{.text = "No model is open.", .remedies = {{"Open a model ...", "model.open"}}};
+  Obstacle none{.text = "No model is open.", .remedies = {{"Open a model ...", "model.open"}}};
+  if (session.a()) none.remedies[0] = open_model_of(session, session.a()->run->model);
+  return none;
 }
 
 /// Another model reads other words in the same ids, or none, and its evictions are not to be held against A's.
@@ -40,9 +48,7 @@ std::optional<Obstacle> of_other_model(const Session& session) {
   const std::string text = open.name == of_a.name
                                ? "The open model has the name of A's, " + of_a.name + ", and other weights."
                                : "The open model is " + open.name + ", A's is " + of_a.name + ".";
-  if (open.path != of_a.path && session.has_model_folder(of_a.path))
-    return Obstacle{.text = text, .remedies = {{"Open " + of_a.name, "model.open", {{"path", of_a.path}}}}};
-  return Obstacle{.text = text, .remedies = {{"Open a model ...", "model.open"}}};
+  return Obstacle{.text = text, .remedies = {open_model_of(session, of_a)}};
 }
 
 RunQuestion question(const Session& session, RunKind kind) {

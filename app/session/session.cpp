@@ -11,7 +11,9 @@
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/study/compare_runs.h"
 #include "engine/core/support/error.h"
+#include "views/frame/leave_text.h"
 
 namespace kvscope::app {
 namespace {
@@ -251,12 +253,29 @@ void Session::forget_runs(const std::set<int>& ids) {
 }
 
 void Session::put_back_run(RunEntry entry) {
+  if (runs_.all().empty()) models_.look();  // one of them may be its model
   runs_.put_back(std::move(entry));
   update_shown();
 }
 
+void Session::leave_text_of_a() {
+  const RunEntry* now = a();
+  if (!now || now->run->n_tokens() == 0) return;
+  const auto before = std::exchange(selected_of_, {now->id, now->run});
+  if (!before.second || before.first == now->id) return;
+  const RunRecord &old = *before.second, &run = *now->run;
+  int n = common_prefix(old, run);
+  for (int t = 0; t < n; ++t) {  // of another model an id is another text
+    if (old.pieces.size() > static_cast<std::size_t>(t) && run.pieces.size() > static_cast<std::size_t>(t) &&
+        old.pieces[static_cast<std::size_t>(t)] != run.pieces[static_cast<std::size_t>(t)])
+      n = t;
+  }
+  views::leave_text(selection_, n, old.prompt_len == run.prompt_len && n >= old.prompt_len);
+}
+
 void Session::update_shown() {
   shown_.update(runs_, preview_);
+  leave_text_of_a();
   clamp_selection();
   revision_.rise();
 }

@@ -66,6 +66,8 @@ class Session {
 
   /// Whether that model's folder is on this machine: looked for when another one is asked about or opened, not in each frame.
   bool has_model_folder(const std::string& path) const;
+  /// Where that model lies on this machine: where its trace says, else the known model of its name. Empty: it is not found.
+  std::string folder_of(const ModelInfo& model) const;
   /// Whether tokenizer and gates of the open model's folder are still being read. The engine may be ready before them, but a
   /// run is not: its prompt is not counted, so that its budget could not be raised to its floor, and a gate that is found for
   /// the policy has the model loaded once more.
@@ -240,6 +242,8 @@ class Session {
   /// A policy that reads a gate which is found and not loaded has the first of them loaded.
   void load_missing_gate();
   void clear_preview();
+  /// What is selected of A's text is not carried to another text.
+  void leave_text_of_a();
   void update_shown();
   bool is_listed(const std::string& trace) const;
   void read_trace(const std::string& path, int first);
@@ -256,8 +260,9 @@ class Session {
   RunList runs_;
   ShownRuns shown_;
   views::Selection selection_;
-  std::vector<std::string> given_gates_;  // of every model: --gate
-  std::vector<std::string> added_gates_;  // of the model added_to_, the last in front
+  std::pair<int, std::shared_ptr<const RunRecord>> selected_of_;  // id and run of the A that the selection was made on
+  std::vector<std::string> given_gates_;                          // of every model: --gate
+  std::vector<std::string> added_gates_;                          // of the model added_to_, the last in front
   std::string added_to_;
   ModelChoices choices_;
   std::string chosen_for_;  // the model that the parameters are for

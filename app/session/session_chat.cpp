@@ -121,7 +121,14 @@ bool Session::take_up_answer(const RunEntry& entry) {
     next_run_.answered(answer);
     return true;
   }
-  const std::string turn = turns.back().content;
+  std::string turn = turns.back().content;
+  // A window that was killed may have saved the turn later than the run, or of the run that was resumed only the beginning.
+  // The turn is what the newest run has.
+  const bool is_cut = run.status == RunStatus::cancelled && !run.message.empty() && entry.id == runs_.all().back().id;
+  if (is_cut && turn.size() > answer.size() && turn.starts_with(answer)) {
+    turn = answer;
+    next_run_.answered(answer);
+  }
   // Continue made it: its answer ends the turn, or was cut off before it had become part of it.
   Before before = answer_before(runs_.all(), run);
   const bool cut_off = before.tokens > 0 && (turn == before.text || turn == before.cut);

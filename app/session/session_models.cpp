@@ -39,6 +39,15 @@ bool Session::has_model_folder(const std::string& path) const {
   return model_folder_.is_there;
 }
 
+std::string Session::folder_of(const ModelInfo& model) const {
+  if (!model.path.empty() && has_model_folder(model.path)) return model.path;
+  const auto& known = models_.all();
+  const auto found = std::ranges::find_if(known, [&](const KnownModel& one) {
+    return !one.path.empty() && !model.name.empty() && (one.name == model.name || one.path.filename() == model.name);
+  });
+  return found == known.end() ? "" : found->path.string();
+}
+
 bool Session::reads_model_folder() const {
   return next_run_.reads_tokenizer() || (!engine_.model_path().empty() && !gates_.known());
 }

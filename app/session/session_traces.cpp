@@ -53,6 +53,7 @@ bool Session::is_listed(const std::string& trace) const {
 }
 
 void Session::open_trace(const std::string& path) {
+  models_.look();            // one of them may be the trace's
   std::string trace = path;  // as its runs name it: they are one line of the list
   for (const auto* entries : {&runs_.all(), &runs_.removed()}) {
     for (const RunEntry& entry : *entries) {

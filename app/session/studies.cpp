@@ -7,7 +7,9 @@
 #include "app/process/study_source.h"
 #include "app/process/usage.h"
 #include "app/session/engine_link.h"
+#include "engine/core/study/text_table.h"
 #include "engine/core/study/training_log.h"
+#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 namespace {
@@ -22,6 +24,19 @@ std::string absolute(const std::string& path) {
   std::error_code error;
   const fs::path full = fs::absolute(path, error);
   return error ? path : full.lexically_normal().string();
+}
+
+void require_study(const StudyTable& table, const std::string& path) {
+  if (!has_known_column(table))
+    throw Error(
+        {.file = path,
+         .found = "a table without a column that a study has",
+         .expected = "nll, accuracy, density, loss or another that sweep, hybrid, eval, bench or train writes"});
+}
+
+/// "1 point", "12 points"
+std::string points_of(const StudyTable& table) {
+  return std::to_string(table.n_points()) + (table.n_points() == 1 ? " point" : " points");
 }
 
 }  // namespace
@@ -40,13 +55,13 @@ void Studies::open(const std::string& name, std::function<void()> opened, std::f
   files_.in_background("open " + path, [this, path, opened, otherwise]() -> Worker::Finish {
     auto table = std::make_shared<std::optional<StudyTable>>(otherwise ? read_study_source(path, program_)
                                                                        : read_studies({path}, program_));
+    if (*table) require_study(**table, path);
     return [this, path, table, opened, otherwise] {
       if (!*table) return otherwise();
       take(path, std::move(**table));
       files_.remember(path);
       if (opened) opened();
-      messages_.notify(shown().table->kind + " of " + std::to_string(shown().table->n_points()) + " points from " +
-                       path);
+      messages_.notify(shown().table->kind + " of " + points_of(*shown().table) + " from " + path);
     };
   });
 }
@@ -173,6 +188,7 @@ void Studies::read(const std::string& path) {
   background_.post(
       [this, path, settle]() -> Worker::Finish {
         auto table = std::make_shared<const StudyTable>(read_studies({path}, program_));
+        require_study(*table, path);
         return [table, settle] { settle(table, ""); };
       },
       [this, path, settle](const std::string& text) {

@@ -408,6 +408,47 @@ TEST_CASE("What A of the session before has answered is the chat's turn again, a
   CHECK(fixture.chat().turns.size() == 1);
 }
 
+// A window that was killed had saved the turn, of which its run had less.
+TEST_CASE("After kill -9 the chat's last turn is what its run has") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_prompt("How warm is it?");
+  fixture.run();
+  const RunEntry whole = *session.a();
+  RunEntry cut = whole;
+  const auto beginning = std::make_shared<RunRecord>(*whole.run);
+  beginning->ids.resize(static_cast<std::size_t>(whole.run->prompt_len) + 3);
+  beginning->n_queries = beginning->n_tokens();
+  beginning->pieces = {};
+  for (int t = 0; t < beginning->n_tokens(); ++t)
+    beginning->pieces.push_back(whole.run->pieces[static_cast<std::size_t>(t)]);
+  finish_run(*beginning, RunStatus::cancelled, "the window ended while it was decoded");
+  cut.run = beginning;
+  const std::string begun = answer_text(*beginning);
+  REQUIRE(begun.size() < fixture.chat().turns[1].content.size());
+
+  Fixture next;
+  next.take_up({cut}, fixture.chat(), 1);
+  CHECK(next.chat().turns[1].content == begun);
+  CHECK(next.session.chat_run() == next.session.a());
+  CHECK(next.session.chat_answer() == begun);
+
+  // A run that was resumed had not come as far as the one that it went on from.
+  cut.id = 2;
+  Fixture resumed;
+  resumed.take_up({whole, cut}, fixture.chat());
+  CHECK(resumed.chat().turns[1].content == begun);
+  CHECK(resumed.session.chat_run() == resumed.session.a());
+
+  // One that a person looks at again is not the newest: the turn is another run's.
+  Fixture other;
+  cut.id = 1;
+  RunEntry newer = whole;
+  newer.id = 2;
+  other.take_up({cut, newer}, fixture.chat(), 1);
+  CHECK(other.chat() == fixture.chat());
+}
+
 TEST_CASE("An answer that was continued is one turn of the next session too, with how many tokens it has") {
   Fixture fixture;
   Session& session = fixture.session;

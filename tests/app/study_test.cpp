@@ -205,6 +205,23 @@ TEST_CASE("Prompts of capture give the first as the prompt, and the recipe of a 
               {{"path", file("t.jsonl", "{\"density\": 0.5, \"nll\": 2}\n{\"density\": 1, \"nll\": 1}\n")}});
   REQUIRE(program.studies()["open"].size() == 1);
   CHECK(program.studies()["open"][0]["points"] == 2);
+  CHECK_THAT(notice(), Catch::StartsWith("table of 2 points from "));
+  // What has no column of a study is none.
+  for (const char* text : {R"({"a":1})", R"({"name": "x", "version": 2, "nested": {"nll_of": "text"}})", "[]",
+                           R"({"rows": [{"x": 1, "y": 2}]})"}) {
+    CAPTURE(text);
+    program.run("file.open", {{"path", file("some.json", text)}});
+    CHECK(program.studies()["open"].size() == 1);
+    REQUIRE(program.banners().size() == 1);
+    CHECK_THAT(program.banners()[0], Catch::Contains("some.json"));
+    program.run("banner.dismiss");
+  }
+  program.run("file.open", {{"path", file("some.csv", "x,y\n1,2\n")}});
+  CHECK(program.studies()["open"].size() == 1);
+  program.run("banner.dismiss");
+  program.run("file.open", {{"path", file("one.json", R"({"nll": 2, "density": 0.5})")}});
+  CHECK(program.studies()["open"].size() == 2);
+  CHECK_THAT(notice(), Catch::StartsWith("table of 1 point from "));
 }
 
 TEST_CASE("The axes of a study, its rows and its point are set by commands, refused where wrong, and undone",

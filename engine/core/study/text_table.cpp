@@ -211,6 +211,20 @@ void name_intervals(StudyTable& table) {
 
 }  // namespace
 
+bool has_known_column(const StudyTable& table) {
+  constexpr std::string_view kKnown[] = {"accuracy",  "coverage",     "density",        "gate_mean",
+                                         "gate_open", "output_error", "perplexity",     "policy",
+                                         "read",      "read_share",   "recall",         "seconds",
+                                         "share",     "step",         "turnover_again", "turnover_pieces"};
+  constexpr std::string_view kBegins[] = {"nll", "loss", "ms_per_", "recall_", "read_mass"};
+  return std::ranges::any_of(table.columns, [&](const StudyColumn& column) {
+    const std::string_view name = column.name;
+    return std::ranges::find(kKnown, name) != std::end(kKnown) || name.ends_with("_bytes") ||
+           name.find("tokens_per_s") != std::string_view::npos ||
+           std::ranges::any_of(kBegins, [&](std::string_view begin) { return name.starts_with(begin); });
+  });
+}
+
 StudyTable read_text_table(std::string_view text, const std::string& file) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) refuse(file, "", "an empty table", "a heading and points");

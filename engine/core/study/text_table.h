@@ -22,6 +22,9 @@ namespace kvscope {
 /// Throws Error (bad input): no points, lines of different lengths, JSON that is no object, more than 1,048,576 points.
 StudyTable read_text_table(std::string_view text, const std::string& file);
 
+/// Whether a column has a name that our commands give to what they measure: any JSON object has columns, a study has these.
+bool has_known_column(const StudyTable& table);
+
 /// Adds what a policy's text says, where there is no column of that name: `method`, its name, and each numeric parameter
 /// as a column ("streaming:window=60" gives window 60; 25% gives 0.25). Nothing without a column `policy` of texts.
 void add_policy_columns(StudyTable& table);
