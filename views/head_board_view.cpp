@@ -155,6 +155,8 @@ void HeadBoardView::fill(HeadBoard& board, HeadStrategy strategy) {
   refused_.clear();
   try {
     fill_board(board, *entries_->run, entries_->of_heads, strategy);
+  } catch (const NoRanking& tie) {
+    refused_ = tie.sentence();
   } catch (const Error& error) {
     refused_ = error.what();
   }

@@ -10,6 +10,7 @@
 #include "views/widgets/chrome.h"
 #include "views/widgets/context_menu.h"
 #include "views/widgets/map_look_buttons.h"
+#include "views/widgets/measure_button.h"
 #include "views/widgets/no_value_note.h"
 #include "views/widgets/parted_note.h"
 #include "views/widgets/pin_marks.h"
@@ -102,6 +103,9 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
     context.selection->heads = {};
   if (!little_room_) draw_marked(context);
   draw_oracle_note(context);
+  if (context.set == nullptr)
+    draw_measure_button(services_, context, context.selection->metric,
+                        compared && context.selection->map.compare != MapCompare::none);
 }
 
 bool LayerHeadMapView::is_compared(const ViewContext& context) {
@@ -232,7 +236,10 @@ void LayerHeadMapView::draw_no_value_notes(const ViewContext& context, ImVec2 or
     const Box& box = panel->box;
     const ItemRect map{origin.x + static_cast<float>(box.x), origin.y + static_cast<float>(box.y),
                        static_cast<float>(box.w), static_cast<float>(box.h)};
-    if (was_said) continue;
+    const ShownRun* of = part == 0 ? context.a : context.b;
+    const bool is_above =
+        context.set == nullptr && drawable(of) && !of->preview && is_unmeasured(*of->run, drawn_.metric);
+    if (was_said || is_above) continue;
     const char* item = part == 0 ? "map.no_value" : "map.b.no_value";
     views::draw_no_value_note(services_, item, map, why_none_[part]);
     if (part < unsaid_.size() && !services_.items->find(item)) unsaid_[part] = why_none_[part];

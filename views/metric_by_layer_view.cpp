@@ -10,6 +10,7 @@
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/counted_maps.h"
+#include "views/widgets/measure_button.h"
 
 namespace kvscope::views {
 namespace {
@@ -62,6 +63,7 @@ void MetricByLayerView::draw(ViewContext& context) {
   const MetricByLayerOptions options = options_of(context);
   count(context, options);
   draw_note(shown_.distributions.series.empty() ? options : shown_.options);  // the query that the picture is of
+  if (!is_of_set()) draw_measure_button(services_, context, options.metric, options.with_b);
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return too_little_room(services_, "layers");
   if (n_counted_ > 0 && rebuild_.due({n_counted_, room.x, room.y, services_.theme->scale, services_.theme->dark})) {

@@ -6,6 +6,7 @@
 
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/measure_button.h"
 #include "views/widgets/table_cells.h"
 
 namespace kvscope::views {
@@ -26,7 +27,9 @@ void RunCurvesView::draw(ViewContext& context) {
   }
   draw_header(context);
   if (const std::string why = refusal(context); !why.empty()) {
-    wrapped_text_in(services_.theme->palette.muted, why);
+    const bool unmeasured = options_of(context).quantity == RunQuantity::output_error && !context.a->preview;
+    if (unmeasured) draw_measure_button(services_, context, Metric::output_error, false);
+    if (!unmeasured) wrapped_text_in(services_.theme->palette.muted, why);
     services_.items->add_text("curves.refusal", last_item(), why);
     if (context.a->preview) services_.items->add("preview.badge", last_item());
     return;
@@ -126,7 +129,7 @@ std::string RunCurvesView::refusal(const ViewContext& context) const {
            ".";
   if (options.quantity == RunQuantity::recall && run.future_mass.empty()) return why_no_recall(run, options.preview);
   if (options.quantity == RunQuantity::output_error && run.output_error.empty())
-    return "Output error was not measured in this run: switch it on under Measure, below the policy, then decode again.";
+    return "Output error was not measured in this run.";
   if (options.compare == MapCompare::difference && common_prefix(run, *context.b->run) == 0)
     return "The texts of A and B differ from the first token on: there is no difference to take.";
   if (options.first >= axis_length(context, options.compare))

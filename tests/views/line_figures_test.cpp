@@ -210,6 +210,8 @@ TEST_CASE("The curves say what a run lacks: an oracle, a measured output error, 
   s.window.click("curves.quantity.4", draw);
   s.draw();
   CHECK_THAT(s.text("curves.refusal"), Catch::Contains("not measured in this run"));
+  s.window.click("measure.next", draw);
+  CHECK(s.command == "run.measure_output_error");
   CHECK_FALSE(s.view.figure(s.context));
   s.a.preview = true;
   s.window.click("curves.quantity.0", draw);

@@ -47,8 +47,8 @@ TEST_CASE("Why no head has a value is said as the cause that it has") {
   CHECK(why_no_value(run, Metric::read_share, 150) ==
         "No head of this run reads pages: a query reads all that is kept.");
   CHECK(why_no_value(run, Metric::read_mass, 150) == "No head of this run reads pages.");
-  CHECK_THAT(why_no_value(random_run(3, {.page_reads = true}), Metric::read_mass, 150), Contains("under Measure"));
-  CHECK_THAT(why_no_value(run, Metric::output_error, 150), Contains("under Measure"));
+  CHECK(why_no_value(random_run(3, {.page_reads = true}), Metric::read_mass, 150) == "Not measured in this run.");
+  CHECK(why_no_value(run, Metric::output_error, 150) == "Not measured in this run.");
   const RunRecord measured = random_run(3, {.output_error = true});
   CHECK(why_no_value(measured, Metric::output_error, 0) == output_error_note(measured, 0));
   CHECK(why_no_value(dense_in_prompt(), Metric::recall, 100) ==
@@ -126,7 +126,33 @@ TEST_CASE("The card of a head of A | B names the run that has no value, that of 
   CHECK(why_at("map.cell.0.0") == "(not drawn)");
   s.selection.map.compare = MapCompare::none;
   s.selection.metric = Metric::read_mass;
-  CHECK_THAT(why_at("map.cell.0.0"), Catch::StartsWith("It was not measured"));
+  CHECK_THAT(why_at("map.cell.0.0"), Catch::StartsWith("Not measured in this run"));
+}
+
+TEST_CASE(
+    "What was not measured has a button that has the next run measure it, in the map, by layer and in the curves") {
+  Stage<LayerHeadMapView> map(random_run(3), {.q = 150, .metric = Metric::output_error});
+  map.draw(30);
+  CHECK(map.text("measure.why") == "Not measured in this run.");
+  CHECK_FALSE(map.has("map.no_value"));  // it is said once
+  map.window.click("measure.next", [&] { map.view.draw(map.context); });
+  CHECK(map.command == "run.measure_output_error");
+  map.compare_with(random_run(3, {.output_error = true}));
+  map.draw(30);
+  CHECK(map.text("measure.why") == "Not measured in A.");
+  map.selection.metric = Metric::density;
+  map.draw(30);
+  CHECK_FALSE(map.has("measure.next"));
+
+  Stage<LayerHeadMapView> reads(random_run(3, {.page_reads = true}), {.q = 150, .metric = Metric::read_mass});
+  reads.draw(30);
+  CHECK(reads.has("measure.next"));
+  Stage<MetricByLayerView> layers(random_run(3), {.q = 150, .metric = Metric::output_error});
+  layers.draw(30);
+  CHECK(layers.has("measure.next"));
+  layers.a.preview = true;
+  layers.draw(30);
+  CHECK_FALSE(layers.has("measure.next"));  // it is no run
 }
 
 TEST_CASE("A map too small for its note says in the line above why it has no value") {

@@ -7,9 +7,11 @@
 #include "tests/support/random_run.h"
 #include "tests/views/figure_column.h"
 #include "tests/views/view_stage.h"
+#include "views/figure/figure_builder.h"
 #include "views/figure/recipe.h"
 #include "views/figure/render.h"
 #include "views/figure/token_attention_figure.h"
+#include "views/figure/wrap_label.h"
 #include "views/token_attention_view.h"
 
 using namespace kvscope;
@@ -105,6 +107,27 @@ TEST_CASE("the attention figure says when A and B evict the token, and what shar
                 100 * lost / all);
   CHECK(built.caption.find(text) != std::string::npos);
   CHECK(built.caption.find("B keeps it. ") != std::string::npos);
+}
+
+TEST_CASE("a label of a legend that is wider than the figure goes on in the next line") {
+  const std::string label =
+      "A evicts it at 512, losing 12.5 % of what it gets behind the window, kvpop:keep=25%,sinks=4";
+  for (const double width : {60.0, 120.0, 200.0, 2000.0}) {
+    CAPTURE(width);
+    std::string joined;
+    const std::vector<std::string> lines = wrap_label(label, width, 8);
+    for (const std::string& line : lines) {
+      joined += line;
+      const std::string shown = line.ends_with(' ') ? line.substr(0, line.size() - 1) : line;
+      const bool is_word = shown.find_first_of(" ,") >= shown.size() - 1;
+      CHECK((is_word || text_width(shown, FontRole::text, 8) <= width));
+    }
+    CHECK(joined == label);
+    CHECK((lines.size() == 1) == (width == 2000));
+  }
+  FigureBuilder b(120, 400, {});
+  const double height = b.legend({0, 0}, 110, {{LegendEntry::Mark::curve, label, {}}}, true);
+  CHECK(height > 2 * b.legend({0, 0}, 110, {{LegendEntry::Mark::curve, "short", {}}}, true));
 }
 
 TEST_CASE("the attention figure refuses what does not belong together") {

@@ -7,6 +7,7 @@
 
 #include "engine/core/support/minus.h"
 #include "views/figure/fonts.h"
+#include "views/figure/wrap_label.h"
 
 namespace kvscope::views {
 
@@ -171,12 +172,27 @@ void FigureBuilder::colour_bar(Box bar, const ColourScale& scale, const std::fun
   }
 }
 
+std::vector<std::string> wrap_label(const std::string& label, double width, double size) {
+  std::vector<std::string> lines = {""};
+  for (std::size_t at = 0; at < label.size();) {
+    const std::size_t stop = label.find_first_of(" ,", at);
+    const std::size_t end = stop == std::string::npos ? label.size() : stop + 1;
+    const std::string word = label.substr(at, end - at);
+    const std::string longer = lines.back() + (word.ends_with(' ') ? word.substr(0, word.size() - 1) : word);
+    if (!lines.back().empty() && text_width(longer, FontRole::text, size) > width) lines.emplace_back();
+    lines.back() += word;
+    at = end;
+  }
+  return lines;
+}
+
 double FigureBuilder::legend(Point at, double width, const std::vector<LegendEntry>& entries, bool dry_run) {
   const double size = style_.tick_size, row = size * 1.6, swatch = size * 1.5, gap = size * 1.6;
   double x = at.x, y = at.y;
   for (const LegendEntry& entry : entries) {
     const double needed = swatch + size * 0.5 + text_width(entry.label, FontRole::text, size);
     if (x > at.x && x + needed > at.x + width) x = at.x, y += row;
+    const std::vector<std::string> lines = wrap_label(entry.label, width - swatch - size * 0.5, size);
     if (!dry_run) {
       const Box box{x, y + (row - size) / 2, swatch, size};
       const double middle = box.centre().y;
@@ -187,9 +203,12 @@ double FigureBuilder::legend(Point at, double width, const std::vector<LegendEnt
         add(FillBox{box, entry.colour});
         add(StrokeBox{box, with_alpha(style_.rule, 150), style_.rule_width * 0.8});
       }
-      text(entry.label, {box.right() + size * 0.5, middle}, size, style_.ink, Anchor::start, Baseline::middle);
+      for (std::size_t i = 0; i < lines.size(); ++i)
+        text(lines[i], {box.right() + size * 0.5, middle + row * static_cast<double>(i)}, size, style_.ink,
+             Anchor::start, Baseline::middle);
     }
     x += needed + gap;
+    y += row * static_cast<double>(lines.size() - 1);
   }
   return y + row - at.y;
 }

@@ -6,6 +6,7 @@
 
 #include "engine/core/support/text.h"
 #include "views/figure/fonts.h"
+#include "views/figure/wrap_label.h"
 
 namespace kvscope::views {
 namespace {
@@ -193,6 +194,7 @@ double draw_plot_legend(FigureBuilder& b, Point at, double width, const std::vec
   for (const PlotLegendEntry& entry : entries) {
     const double needed = key + size * 0.5 + text_width(entry.label, FontRole::text, size);
     if (x > at.x && x + needed > at.x + width) x = at.x, y += row;
+    const std::vector<std::string> lines = wrap_label(entry.label, width - key - size * 0.5, size);
     if (!dry_run) {
       const double middle = y + row / 2;
       const SeriesLook look = series_look(entry.i, s.dark);
@@ -211,9 +213,12 @@ double draw_plot_legend(FigureBuilder& b, Point at, double width, const std::vec
       } else {
         b.line({x, middle}, {x + key, middle}, s.ink, 0.8, entry.dash);
       }
-      b.text(entry.label, {x + key + size * 0.5, middle}, size, s.ink, Anchor::start, Baseline::middle);
+      for (std::size_t i = 0; i < lines.size(); ++i)
+        b.text(lines[i], {x + key + size * 0.5, middle + row * static_cast<double>(i)}, size, s.ink, Anchor::start,
+               Baseline::middle);
     }
     x += needed + gap;
+    y += row * static_cast<double>(lines.size() - 1);
   }
   return entries.empty() ? 0 : y + row - at.y;
 }

@@ -201,7 +201,7 @@ void DecisionLogTable::follow(const HeadAtQuery& head, float row_height) {
 
 DecisionLogTable::Row DecisionLogTable::contest_row(const RunRecord& run, const Contest& c) const {
   const auto contender = [&](std::int32_t t, float score) {
-    return token_name(run, t) + "  " + format_number(score, 4);
+    return format_number(score, 4) + "  " + token_name(run, t);  // where it is cut, of the name
   };
   return {c.q,
           c.evicted >= 0 ? c.evicted : c.newcomer,

@@ -68,8 +68,7 @@ std::string why_no_choice(const RunRecord& run, std::int32_t q, int n_sink, int 
 
 std::string why_no_read_mass(const RunRecord& run, std::int32_t q) {
   if (run.reads.empty()) return "No head of this run reads pages.";
-  if (run.output_error.empty())
-    return "It was not measured: it comes with the output error, a choice under Measure, below the policy, for the next run.";
+  if (run.output_error.empty()) return "Not measured in this run.";
   return "No query up to " + std::to_string(q) + " chose pages.";
 }
 
@@ -96,8 +95,7 @@ std::string why_no_value(const RunRecord& run, Metric metric, std::int32_t q) {
     case Metric::best_read_mass:
       return why_no_read_mass(run, q);
     case Metric::output_error: {
-      if (run.output_error.empty())
-        return "It was not measured: a choice under Measure, below the policy, for the next run.";
+      if (run.output_error.empty()) return "Not measured in this run.";
       const std::vector<int> counts = output_error_map(run, q).n_queries;
       return std::ranges::any_of(counts, [](int n) { return n > 0; }) ? "" : output_error_note(run, q);
     }

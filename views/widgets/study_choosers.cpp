@@ -14,7 +14,8 @@ constexpr float kRoomWidth = 640, kRoomHeight = 480;  // with less the picture h
 std::string one_line(const OpenStudy& study) {
   if (!study.why_not.empty()) return study.name + ": cannot be read";
   if (study.table == nullptr) return study.name + ": being read";
-  return study.name + ": " + study.table->kind + ", " + std::to_string(study.table->n_points()) + " points";
+  return study.name + ": " + study.table->kind + ", " + std::to_string(study.table->n_points()) +
+         (study.table->n_points() == 1 ? " point" : " points");
 }
 
 std::vector<std::string_view> views_of(const std::vector<std::string>& texts) { return {texts.begin(), texts.end()}; }

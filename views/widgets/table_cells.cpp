@@ -78,11 +78,22 @@ std::string in_lines(const std::string& text, float room, int n) {
   return lines;
 }
 
+/// The first sentences, as many as fit whole; a first one that does not fit is cut.
+static std::string sentences_in_lines(const std::string& text, float room, int n) {
+  std::string shown = in_lines(text, room, n);
+  for (std::size_t end = text.size(); shown.ends_with("…") && !text.ends_with("…");) {
+    end = end == 0 ? std::string::npos : text.rfind(". ", end - 1);
+    if (end == std::string::npos) return in_lines(text, room, n);
+    shown = in_lines(text.substr(0, end + 1), room, n);
+  }
+  return shown;
+}
+
 void lines_of_text(const ViewServices& services, Colour colour, const std::string& text, int n) {
   const ImVec2 at = ImGui::GetCursorPos();
-  const std::string shown = in_lines(text, ImGui::GetContentRegionAvail().x, n);
+  const std::string shown = sentences_in_lines(text, ImGui::GetContentRegionAvail().x, n);
   text_in(colour, shown);
-  if (shown.ends_with("…") && !text.ends_with("…")) hint_of(services, text);
+  if (shown.size() < text.size() || shown.ends_with("…")) hint_of(services, text);
   const float height = ImGui::GetTextLineHeight() * static_cast<float>(n);
   ImGui::SetCursorPos({at.x, at.y + height + ImGui::GetStyle().ItemSpacing.y});
 }

@@ -21,7 +21,7 @@ void cut_text_in(const ViewServices& services, Colour colour, const std::string&
 /// In `n` lines at most, broken at spaces alone: a number stays whole. A word that is wider than the room is broken where it
 /// is full; the last line ends in "…" where it is cut.
 std::string in_lines(const std::string& text, float room, int n);
-/// In `n` lines, whether it needs them or not: the last one ends in "…" where it is cut, and then a hint has the whole.
+/// Its first sentences in the room of `n` lines, as many as fit whole; where something is left out a hint has all.
 void lines_of_text(const ViewServices& services, Colour colour, const std::string& text, int n);
 
 }  // namespace kvscope::views
