@@ -110,7 +110,7 @@ std::vector<float> needs_of(const std::array<const char*, 4>& titles, const std:
   const auto need = [&](std::size_t column, float least) { needs[column] = std::max(needs[column], least); };
   for (const ComparisonRow& row : rows) {
     const bool number = !row.definition.empty();
-    need(0, brief ? widest_word(row.name) : width(row.name));
+    need(0, brief ? widest_word(row.shown_name()) : width(row.shown_name()));
     need(1, number ? width(row.a) : widest_word(row.a));
     need(2, number ? width(row.b) : widest_word(row.b));
     need(3, number ? width(with_minus(row.difference)) : widest_word(with_minus(row.difference)));
@@ -118,22 +118,17 @@ std::vector<float> needs_of(const std::array<const char*, 4>& titles, const std:
   return needs;
 }
 
-/// Of the columns in `room` pixels, `padding` at both sides of each: three where four have too little, as a difference can
-/// be reckoned from A and B. A name can be wrapped, and cut, a number cannot.
+/// Of the columns in `room` pixels, `padding` at both sides of each: name, A, B and B - A, or the last three where four have
+/// too little; the name has a line to itself then. No number is left out: the difference is what one compares for.
 std::vector<float> widths_of(const std::array<const char*, 4>& titles, const std::vector<ComparisonRow>& rows,
-                             float room, float padding, float least) {
-  const auto sum = [](const std::vector<float>& needs) { return std::accumulate(needs.begin(), needs.end(), 0.f); };
+                             float room, float padding) {
   const float four = std::max(4.f, room - 8 * padding), three = std::max(3.f, room - 6 * padding);
   for (const bool brief : {false, true}) {
     const std::vector<float> needs = needs_of(titles, rows, brief);
-    if (sum(needs) <= four) return share_room(needs, four);
+    if (std::accumulate(needs.begin(), needs.end(), 0.f) <= four) return share_room(needs, four);
   }
-  std::vector<float> needs = needs_of(titles, rows, true);
-  needs.resize(3);
-  if (sum(needs) <= three) return share_room(needs, three);
-  const float name = std::min(needs[0], std::max({1.f, std::min(least, three / 3), three - needs[1] - needs[2]}));
-  const std::vector<float> numbers = share_room({needs[1], needs[2]}, three - name);
-  return {name, numbers[0], numbers[1]};
+  const std::vector<float> needs = needs_of(titles, rows, true);
+  return share_room({needs.begin() + 1, needs.end()}, three);
 }
 
 }  // namespace
@@ -199,41 +194,62 @@ void ComparisonView::draw_rows(const char* heading, const std::vector<Comparison
   const std::array<const char*, 4> titles = {heading, "A", "B", "B − A"};
   const float padding = services_.theme->px(3), room = ImGui::GetContentRegionAvail().x;
   // Widths of their own: columns sized by their contents would lay a wrapping text out one letter a line.
-  const std::vector<float> widths = widths_of(titles, rows, room, padding, services_.theme->px(24));
+  const std::vector<float> widths = widths_of(titles, rows, room, padding);
   const std::size_t n = widths.size();
-  ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {padding, ImGui::GetStyle().CellPadding.y});
-  const bool open = ImGui::BeginTable(heading, static_cast<int>(n), ImGuiTableFlags_RowBg);
-  ImGui::PopStyleVar();
-  if (!open) return;
-  for (std::size_t i = 0; i < n; ++i) ImGui::TableSetupColumn(titles[i], ImGuiTableColumnFlags_WidthStretch, widths[i]);
+  const auto begin_table = [&](const std::string& id) {
+    ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {padding, ImGui::GetStyle().CellPadding.y});
+    const bool open = ImGui::BeginTable(id.c_str(), static_cast<int>(n), ImGuiTableFlags_RowBg);
+    ImGui::PopStyleVar();
+    for (std::size_t i = 0; open && i < n; ++i)
+      ImGui::TableSetupColumn(titles[i + titles.size() - n], ImGuiTableColumnFlags_WidthStretch, widths[i]);
+    return open;
+  };
+  if (!begin_table(heading)) return;
   ImGui::TableHeadersRow();
-  for (const ComparisonRow& row : rows) draw_row(row);
+  const bool with_names = n == titles.size();
+  for (const ComparisonRow& row : rows) {
+    if (!with_names) break;
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    draw_name(row);
+    tell(row, last_item());
+    draw_cells(row);
+  }
   ImGui::EndTable();
+  for (const ComparisonRow& row : rows) {
+    if (with_names) break;
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    draw_name(row);
+    if (!begin_table(heading + ("." + row.name))) continue;
+    ImGui::TableNextRow();
+    draw_cells(row);
+    ImGui::EndTable();
+    tell(row, item_rect(at, {at.x + room, ImGui::GetCursorScreenPos().y}));
+  }
+}
+
+void ComparisonView::tell(const ComparisonRow& row, const ItemRect& where) const {
+  const std::string difference = with_minus(row.difference);  // on a terminal a hyphen does
+  services_.items->add_text("comparison." + row.name, where,
+                            row.a + " | " + row.b + (difference.empty() ? "" : " | " + difference));
+}
+
+void ComparisonView::draw_name(const ComparisonRow& row) const {
+  words_in(services_, services_.theme->palette.muted, row.shown_name(), row.definition);
+  services_.items->add_text("comparison." + row.name + ".label", last_item(), row.shown_name());
 }
 
 /// What is alike is muted: the eye goes to what differs.
-void ComparisonView::draw_row(const ComparisonRow& row) {
+void ComparisonView::draw_cells(const ComparisonRow& row) const {
   const Palette& p = services_.theme->palette;
-  ImGui::TableNextRow();
-  ImGui::TableNextColumn();
-  const std::string difference = with_minus(row.difference);  // on a terminal a hyphen does
-  const bool has_column = ImGui::TableGetColumnCount() == 4;
-  const std::string without = has_column || difference.empty() ? "" : "B − A " + difference;
-  words_in(services_, p.muted, row.name,
-           without + (without.empty() || row.definition.empty() ? "" : "\n") + row.definition);
-  const ItemRect name = last_item();
-  for (const std::string* cell : {&row.a, &row.b}) {
+  const auto cell = [&](const std::string& text, Colour colour) {
     ImGui::TableNextColumn();
-    const Colour colour = row.differs() ? p.text : p.muted;
-    row.definition.empty() ? words_in(services_, colour, *cell) : cut_text_in(services_, colour, *cell);
-  }
-  if (has_column) {
-    ImGui::TableNextColumn();
-    const Colour colour = row.differs() ? p.accent : p.muted;
-    row.definition.empty() ? words_in(services_, colour, difference) : cut_text_in(services_, colour, difference);
-  }
-  services_.items->add_text("comparison." + row.name, name,
-                            row.a + " | " + row.b + (difference.empty() ? "" : " | " + difference));
+    const Colour shown = row.differs() ? colour : p.muted;
+    row.definition.empty() ? words_in(services_, shown, text) : cut_text_in(services_, shown, text);
+  };
+  cell(row.a, p.text);
+  cell(row.b, p.text);
+  cell(with_minus(row.difference), p.accent);
 }
 
 }  // namespace kvscope::views

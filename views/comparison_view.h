@@ -30,7 +30,10 @@ class ComparisonView final : public View {
   void update(const ViewContext& context);
   void say_alike();
   void draw_rows(const char* heading, const std::vector<ComparisonRow>& rows);
-  void draw_row(const ComparisonRow& row);
+  void draw_name(const ComparisonRow& row) const;
+  void draw_cells(const ComparisonRow& row) const;
+  /// Where it is, which is at its name.
+  void tell(const ComparisonRow& row, const ItemRect& where) const;
 
   ViewServices services_;
   Aside<Key, ComparisonTable> aside_;

@@ -325,12 +325,10 @@ void HeadBoardView::draw_measured(const ViewContext& context) {
 
 LayerHeadMapOptions HeadBoardView::options_of(const ViewContext& context) const {
   LayerHeadMapOptions options;
-  options.metric = context.selection->metric;
+  options.metric = Metric::density;  // what the choice goes by, whatever the map shows
   options.colormap = services_.theme->maps;
   options.q = context.q();
   options.preview = context.a->preview;
-  options.fit = context.selection->map.fit;
-  options.clip = context.selection->map.clip;
   options.marginal = false;
   options.board = true;
   options.heads = context.selection->board.global.within(context.a->run->evict_at.n_layers(),

@@ -5,6 +5,7 @@
 
 #include "engine/core/policy/policy.h"
 #include "engine/core/study/compare_runs.h"
+#include "engine/core/study/oracle_label.h"
 #include "engine/core/study/retention_metrics.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
@@ -196,17 +197,32 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
 void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, bool with_b, const OracleAnswers* answers,
                                      InspectorRows& rows) {
   const auto number = [](double value) { return std::isnan(value) ? std::string("–") : format_number(value, 3); };
-  const auto both = [&](const char* name, const auto& text, const auto& a, const auto& b) {
-    rows.add(name, text(a), with_b ? std::optional<std::string>(text(b)) : std::nullopt);
+  // Beside B there is little room for names: whose oracle it is, and the rest where the mouse stays.
+  const OracleOf whose = shared_ ? OracleOf::shared : OracleOf::own;
+  const auto both = [&](const std::string& name, const auto& text, const auto& a, const auto& b,
+                        const std::string& oracle = "") {
+    const std::string brief = oracle.substr(0, with_b ? oracle.find(',') : oracle.size());
+    rows.add(name + (oracle.empty() ? "" : " (" + brief + ")"), name, text(a),
+             with_b ? std::optional<std::string>(text(b)) : std::nullopt);
+    if (!oracle.empty())
+      hint_of(services_, name + " (" + oracle +
+                             ") of this head. Recall: the share of the oracle's k tokens that the policy "
+                             "keeps too; k does not count sinks and window" +
+                             (shared_ ? ", and one oracle judges A and B." : "."));
   };
-  const auto at_q = [&](const char* name, const auto& value) {
+  const auto label = [&](const OracleMean& a, const OracleMean& b) {
+    return with_b ? oracle_label(whose, a, b) : oracle_label(whose, a);
+  };
+  const auto at_q = [&](const char* name, const auto& value, const std::string& oracle = "") {
     both(
-        name, [&](const OracleCounts& counts) { return number(value(counts)); }, counts_, counts_b_);
+        name, [&](const OracleCounts& counts) { return number(value(counts)); }, counts_, counts_b_, oracle);
   };
   // Beside a run that chose within the prompt both are judged there.
   if (at.q < run.prompt_len && dense_prompt_ && std::isnan(counts_.recall()))
     rows.add("oracle at q", "– dense prefill until " + std::to_string(run.prompt_len));
-  at_q("recall at q", [](const OracleCounts& counts) { return counts.recall(); });
+  at_q(
+      "recall at q", [](const OracleCounts& counts) { return counts.recall(); },
+      label(mean_of(std::span(&counts_, 1)), mean_of(std::span(&counts_b_, 1))));
   at_q("chance", [](const OracleCounts& counts) { return counts.chance(); });
   both(
       "k / eligible",
@@ -219,14 +235,18 @@ void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, boo
   at_q("mass recall", [](const OracleCounts& counts) { return counts.mass_recall(); });
   const OracleMean none, &a = answers != nullptr ? answers->mean : none,
                          &b = answers != nullptr ? answers->mean_b : none;
-  const auto of_mean = [&](const char* name, const auto& value) {
+  const auto of_mean = [&](const char* name, const auto& value, const std::string& oracle = "") {
     both(
-        name, [&](const OracleMean& mean) { return answers == nullptr ? std::string("...") : value(mean); }, a, b);
+        name, [&](const OracleMean& mean) { return answers == nullptr ? std::string("...") : value(mean); }, a, b,
+        oracle);
   };
-  of_mean("mean recall", [&](const OracleMean& mean) {
-    return number(mean.recall) +
-           (mean.n > 0 ? " over " + std::to_string(mean.n) + (mean.n == 1 ? " query" : " queries") : "");
-  });
+  of_mean(
+      "mean recall",
+      [&](const OracleMean& mean) {
+        return number(mean.recall) +
+               (mean.n > 0 ? " over " + std::to_string(mean.n) + (mean.n == 1 ? " query" : " queries") : "");
+      },
+      label(a, b));
   of_mean("mean chance", [&](const OracleMean& mean) { return number(mean.chance); });
   of_mean("recall above chance", [&](const OracleMean& mean) { return number(mean.above_chance()); });
 }
@@ -246,7 +266,7 @@ void InspectorView::draw_marked(const ViewContext& context) {
       const FontScope bold(services_.theme->fonts.bold);
       rows.add(name.c_str(), id + ".of", "marked", "all heads");
     }
-    for (const MarkedHeads::Row& one : of) rows.add(one.metric.c_str(), id + " " + one.metric, one.marked, one.all);
+    for (const MarkedHeads::Row& one : of) rows.add(one.label, id + " " + one.metric, one.marked, one.all);
   };
   of_run("marked", b != nullptr ? context.a->label : "of", means->a);
   if (b != nullptr) of_run("marked_b", b->label, means->b);
@@ -261,9 +281,11 @@ void InspectorView::count_head(const ViewContext& context, const Cursor& at, con
     const auto value = [&](const RunRecord& of, const Cursor& where) {
       return metric_text(head_value(of, info.metric, where.layer, where.kv_head, where.q));
     };
-    metrics_.push_back({info.title, value(run, at), b != nullptr ? value(*b->run, at_b) : std::string()});
+    metrics_.push_back({std::string(info.title), info.title_with_base(), value(run, at),
+                        b != nullptr ? value(*b->run, at_b) : std::string()});
   }
   const PairedOracle judge(run, b != nullptr ? b->run.get() : nullptr);
+  shared_ = judge.common() && !judge.common()->is_own();
   counts_ = counts_at(judge.of(run), at.layer, at.kv_head, at.q);
   if (b != nullptr) counts_b_ = counts_at(judge.of(*b->run), at_b.layer, at_b.kv_head, at_b.q);
   rebuild_metrics_.done();
@@ -324,7 +346,7 @@ void InspectorView::draw_numbers(const ViewContext& context, const Cursor& at, c
     rows.add("of", context.a->label, b->label);
   }
   rows.add("query", query(run, at.q), b != nullptr ? of_b(query(*b->run, context.cursor_in(*b->run).q)) : std::nullopt);
-  for (const MetricRow& metric : metrics_) rows.add(std::string(metric.title).c_str(), metric.a, of_b(metric.b));
+  for (const MetricRow& metric : metrics_) rows.add(metric.label, metric.title, metric.a, of_b(metric.b));
   draw_oracle_rows(run, at, b != nullptr, answers, rows);
 }
 
@@ -349,9 +371,9 @@ void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {
   draw_policy(context, at, b, at_b);
   const std::optional<OracleAnswers> answers = oracles_.answers(*context.a, at, b, at_b);
   draw_numbers(context, at, b, answers ? &*answers : nullptr);
-  if (!answers) return;
-  if (b != nullptr) draw_judge(context, *answers);
-  oracles_.draw(*answers, b != nullptr);
+  if (answers && b != nullptr) draw_judge(context, *answers);
+  run_numbers_.draw(*context.a, b);
+  if (answers) oracles_.draw(*answers, b != nullptr);
 }
 
 }  // namespace kvscope::views

@@ -15,6 +15,7 @@
 #include "views/widgets/marked_heads.h"
 #include "views/widgets/oracle_table.h"
 #include "views/widgets/rebuild.h"
+#include "views/widgets/run_numbers.h"
 #include "views/widgets/why_text.h"
 
 namespace kvscope::views {
@@ -22,7 +23,11 @@ namespace kvscope::views {
 class InspectorView final : public View {
  public:
   explicit InspectorView(const ViewServices& services)
-      : services_(services), heads_(*services.textures), oracles_(services), marked_(services) {}
+      : services_(services),
+        heads_(*services.textures),
+        oracles_(services),
+        run_numbers_(services),
+        marked_(services) {}
   const char* id() const override { return "inspector"; }
   const char* title() const override { return "Inspector"; }
   Place place() const override { return Place::side; }
@@ -75,12 +80,14 @@ class InspectorView final : public View {
   bool oracle_judges_ = false;
   bool dense_prompt_ = false;
   struct MetricRow {
-    std::string_view title;
+    std::string title, label;  // "Density", "Density (incl. sinks)"
     std::string a, b;
   };
   std::vector<MetricRow> metrics_;
   OracleCounts counts_, counts_b_;  // at the query, as PairedOracle judges
+  bool shared_ = false;             // by one oracle for both
   OracleTable oracles_;
+  RunNumbers run_numbers_;
   MarkedHeads marked_;
 };
 

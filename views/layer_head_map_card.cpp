@@ -71,6 +71,10 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
   text_in(p.muted, info.definition);
   if (info.needs_oracle && drawn_.compare != MapCompare::none && !counted_.maps().common_oracle.empty())
     text_in(p.muted, "Here A and B by one " + counted_.maps().common_oracle + ".");
+  if (const std::string& own = counted_.maps().own_oracle; !own.empty() && part == 0) {
+    text_in(p.muted, own.substr(1));
+    services_.items->add_text("map.hover_oracle", last_item(), own.substr(1));
+  }
   services_.items->add_text("map.hover_definition", last_item(), std::string(info.definition));
   ImGui::PopTextWrapPos();
 }

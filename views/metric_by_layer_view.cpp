@@ -46,9 +46,6 @@ std::string parted_words(const RunRecord& a, const RunRecord& b, std::int32_t q)
   return ". The texts differ from " + std::to_string(common) + " on: A and B beside each other, each of its own";
 }
 
-/// Metrics that are shares; of the others the axis goes over the values.
-bool is_share(Metric metric) { return metric != Metric::output_error && metric != Metric::above_chance; }
-
 }  // namespace
 
 void MetricByLayerView::draw(ViewContext& context) {
@@ -108,7 +105,11 @@ void MetricByLayerView::draw_note(const MetricByLayerOptions& options) const {
   const bool none = !series.empty() && shown_.options.metric == options.metric &&
                     std::ranges::all_of(series, [](const LayerSeries& s) { return std::isnan(s.mean); });
   if (none) text += info.needs_oracle ? ": no value, as no oracle had to choose here" : ": no value here";
-  if (shown_.options.metric == options.metric) text += lines_of(series);
+  if (shown_.options.metric == options.metric) {
+    text += lines_of(series);
+    if (const std::string& oracle = shown_.distributions.oracle; !oracle.empty())
+      text += "." + oracle.substr(0, oracle.size() - 1);
+  }
   if (shown_.options.with_b && options.with_b) text += parted_words(*shown_.runs[0], *shown_.runs[1], options.q);
   const bool no_b = options.with_b && info.needs_oracle && shown_.runs.size() == 2;
   const std::string why = no_b ? why_no_recall(*shown_.runs[1], options.preview_b) : "";
@@ -121,7 +122,7 @@ MetricByLayerOptions MetricByLayerView::options_of(const ViewContext& context) c
   MetricByLayerOptions options;
   options.metric = context.selection->metric;
   options.q = context.counted_q();
-  options.fit = !is_share(options.metric);
+  options.fit = !metric_info(options.metric).is_share;
   options.preview = context.a->preview && context.set == nullptr;
   options.heads = context.marked_heads();
   if (context.set != nullptr || !drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;

@@ -12,6 +12,7 @@
 #include "app/process/trace_open.h"
 #include "engine/core/study/common_oracle.h"
 #include "engine/core/study/compare_runs.h"
+#include "engine/core/study/oracle_label.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -79,23 +80,35 @@ ordered_json token_of(const RunRecord& run, int position) {
   return {{"id", run.ids[i]}, {"piece", i < run.pieces.size() ? std::string(run.pieces[i]) : ""}};
 }
 
-// Both runs by one oracle, and by what eviction did to their outputs; null where that was not recorded. Runs whose texts
-// part have no future in common.
+// Each run by its own oracle, whole; both by one oracle, up to the last query that they have in common; and by what eviction
+// did to their outputs; null where that was not recorded. Runs whose texts part have no future in common.
 ordered_json quality_json(const RunRecord& a, const RunRecord& b, const RunComparison& c) {
   const auto pair = [&](const auto& value) {
     return ordered_json{{"a", number_or_null(value(a))}, {"b", number_or_null(value(b))}};
   };
   ordered_json result = {
       {"output_error", pair([&](const RunRecord& run) { return mean(head_metric(run, Metric::output_error, c.q)); })},
+      {"own_oracle", nullptr},
       {"common_oracle", nullptr}};
+  const auto add_means = [](ordered_json& to, const OracleMean& of_a, const OracleMean& of_b, OracleOf whose) {
+    const auto add = [&](const char* name, double value_a, double value_b) {
+      to[name] = {{"a", number_or_null(value_a)}, {"b", number_or_null(value_b)}};
+    };
+    to["label"] = oracle_label(whose, of_a, of_b);
+    add("recall", of_a.recall, of_b.recall);
+    add("chance", of_a.chance, of_b.chance);
+    add("above_chance", of_a.above_chance(), of_b.above_chance());
+    add("mass_recall", of_a.mass_recall, of_b.mass_recall);
+    add("k", of_a.capacity, of_b.capacity);
+  };
+  const OracleMean own_a = mean_of(Oracle(a)), own_b = mean_of(Oracle(b));
+  if (own_a.n + own_b.n > 0) add_means(result["own_oracle"] = ordered_json::object(), own_a, own_b, OracleOf::own);
   const auto common = c.diverged || c.q < 0 ? std::nullopt : CommonOracle::of(a, b);
   if (!common) return result;
   ordered_json& oracle =
       result["common_oracle"] = {{"tokens", common->tokens()}, {"q", c.q}, {"oracle", common->spec().to_string()}};
-  for (const char* name : {"recall", "chance", "mass_recall"}) {
-    const Metric metric = find_metric(name)->metric;
-    oracle[name] = pair([&](const RunRecord& run) { return mean(common->metric(run, metric, c.q)); });
-  }
+  add_means(oracle, mean_of(common->oracle(a), c.q), mean_of(common->oracle(b), c.q),
+            common->is_own() ? OracleOf::own : OracleOf::shared);
   return result;
 }
 
@@ -168,7 +181,7 @@ class MeanMap {
 
 // Means over the runs that have them.
 void print_quality(const ordered_json& runs) {
-  const auto line = [&](const char* title, const auto& find) {
+  const auto line = [&](const std::string& title, const auto& find) {
     double a = 0, b = 0;
     int n = 0;
     for (const ordered_json& run : runs) {
@@ -176,16 +189,28 @@ void print_quality(const ordered_json& runs) {
       if (found == nullptr || (*found)["a"].is_null() || (*found)["b"].is_null()) continue;
       a += (*found)["a"].get<double>(), b += (*found)["b"].get<double>(), ++n;
     }
-    if (n > 0) std::printf("%s: A %.4f, B %.4f, mean of %d runs\n", title, a / n, b / n, n);
+    if (n > 0) std::printf("%s: A %.4f, B %.4f, mean of %d runs\n", title.c_str(), a / n, b / n, n);
   };
-  const auto of_oracle = [](const char* name) {
-    return [name](const ordered_json& run) {
-      return run["common_oracle"].is_null() ? nullptr : &run["common_oracle"][name];
-    };
+  const auto of_oracle = [](const char* whose, const char* name) {
+    return [whose, name](const ordered_json& run) { return run[whose].is_null() ? nullptr : &run[whose][name]; };
   };
-  line("recall under one oracle for both, at the last common query", of_oracle("recall"));
-  line("chance", of_oracle("chance"));
-  line("mass recall", of_oracle("mass_recall"));
+  // What the first pair goes by, if all go by the same.
+  const auto label = [&](const char* whose) {
+    std::string first;
+    for (const ordered_json& run : runs) {
+      if (run[whose].is_null()) continue;
+      const auto text = run[whose]["label"].get<std::string>();
+      if (!first.empty() && text != first) return text.substr(0, text.find(','));
+      first = text;
+    }
+    return first;
+  };
+  const std::string shared = " (" + label("common_oracle") + ")";
+  line("recall above chance" + shared, of_oracle("common_oracle", "above_chance"));
+  line("recall" + shared, of_oracle("common_oracle", "recall"));
+  line("chance" + shared, of_oracle("common_oracle", "chance"));
+  line("mass recall" + shared, of_oracle("common_oracle", "mass_recall"));
+  line("recall (" + label("own_oracle") + ")", of_oracle("own_oracle", "recall"));
   line("output error", [](const ordered_json& run) { return &run["output_error"]; });
 }
 

@@ -17,7 +17,7 @@
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/policy/density.h"
-#include "engine/core/study/oracle.h"
+#include "engine/core/study/oracle_label.h"
 #include "engine/core/study/output_error.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -110,11 +110,13 @@ ordered_json inspect_oracles(const RunRecord& run) {
         const Oracle oracle(run, spec);
         if (!oracle.is_known()) continue;
         const OracleMean mean = mean_of(oracle);
-        table[spec.title()] = {{"recall", number_or_null(mean.recall)},
+        table[spec.title()] = {{"label", recall_label(OracleOf::own, mean)},
+                               {"recall", number_or_null(mean.recall)},
                                {"chance", number_or_null(mean.chance)},
                                {"above_chance", number_or_null(mean.above_chance())},
                                {"mass_recall", number_or_null(mean.mass_recall)},
                                {"mass_kept", number_or_null(mean.mass_kept)},
+                               {"k", number_or_null(mean.capacity)},
                                {"n", mean.n}};
       }
     }
@@ -134,6 +136,7 @@ ordered_json inspect_run(const RunRecord& run) {
           {"oracle", run.oracle.to_string()},
           {"page_reads", run.reads.size()},
           {"oracles", inspect_oracles(run)},
+          {"recall_definition", kRecallDefinition},
           {"output_error", inspect_output_error(run)}};
 }
 

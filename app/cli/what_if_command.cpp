@@ -9,7 +9,7 @@
 #include "app/process/trace_open.h"
 #include "engine/core/files/gate/gate_name.h"
 #include "engine/core/protocol/events.h"
-#include "engine/core/study/oracle.h"
+#include "engine/core/study/oracle_label.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
@@ -30,13 +30,27 @@ constexpr OptionSpec kOptions[] = {
     kQuietOption,
 };
 
-constexpr const char* kMetrics[] = {"density", "evict_ratio", "cache_share", "recall", "mass_recall"};
+constexpr const char* kMetrics[] = {"density", "evict_ratio", "cache_share"};
+/// Of the run's own oracle, over all pairs of head and query: the numbers of `kvscope inspect`.
+struct OracleNumber {
+  const char* name;
+  const char* definition;
+};
+constexpr OracleNumber kOracleNumbers[] = {
+    {"recall", kRecallDefinition.data()},
+    {"chance", "recall of as many tokens drawn at random, mean over the same pairs"},
+    {"above_chance", "(recall - chance) / (1 - chance)"},
+    {"mass_recall", "future attention of what is kept / of the oracle's choice, mean over the same pairs"},
+    {"k", "tokens that the oracle holds of a head, mean over the same pairs"}};
 
 nlohmann::ordered_json means(const RunRecord& run) {
   nlohmann::ordered_json result = {{"policy", run.policy.to_string()}, {"oracle", run.oracle.to_string()}};
   for (const char* name : kMetrics) {
     result[name] = number_or_null(mean(head_metric(run, find_metric(name)->metric, run.n_tokens() - 1)));
   }
+  const OracleMean mean = mean_of(Oracle(run));
+  const double numbers[] = {mean.recall, mean.chance, mean.above_chance(), mean.mass_recall, mean.capacity};
+  for (std::size_t i = 0; i < std::size(numbers); ++i) result[kOracleNumbers[i].name] = number_or_null(numbers[i]);
   return result;
 }
 
@@ -100,6 +114,8 @@ int what_if(const Arguments& arguments) {
     for (const char* name : kMetrics) {
       rows.push_back({name, number_cell(a[name]), number_cell(b[name]), std::string(find_metric(name)->definition)});
     }
+    for (const OracleNumber& number : kOracleNumbers)
+      rows.push_back({number.name, number_cell(a[number.name]), number_cell(b[number.name]), number.definition});
     std::fputs(format_table(rows).c_str(), stdout);
   }
   return 0;

@@ -48,10 +48,11 @@ std::span<const LayoutPreset> layout_presets() {
   return kLayouts;
 }
 
-void apply(const LayoutPreset& layout, UiState& ui) {
+void apply(const LayoutPreset& layout, UiState& ui, bool has_study) {
   ui.left = layout.left, ui.right = layout.right, ui.bottom = layout.bottom;
   ui.maximised.clear();
   ui.main_row.assign(layout.main.begin(), layout.main.end());
+  if (!has_study && layout.name != "study") std::erase(ui.main_row, "study");  // a third of the row would be empty
 }
 
 void apply(const OwnLayout& layout, UiState& ui) {

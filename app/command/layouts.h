@@ -17,7 +17,8 @@ struct LayoutPreset {
   std::vector<std::string_view> main;  // views by id, from left to right
 };
 std::span<const LayoutPreset> layout_presets();
-void apply(const LayoutPreset& layout, UiState& ui);
+/// has_study: one is open; else a layout that is not about studies comes without their view.
+void apply(const LayoutPreset& layout, UiState& ui, bool has_study);
 
 void apply(const OwnLayout& layout, UiState& ui);
 /// Names what the window shows now, in the place of a layout of that name. Throws Error (usage) for no name, one that is too

@@ -108,10 +108,13 @@ std::string row_view(const views::ViewList& views, const nlohmann::json& argumen
 }
 
 // Which views stand beside each other.
-void add_row_commands(CommandRegistry& registry, UiState& ui, const views::ViewList& views) {
+void add_row_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   for (const LayoutPreset& layout : layout_presets())
     registry.add(command("layout." + std::string(layout.name), std::string(layout.title), "View",
-                         std::string(layout.shortcut), [&ui, &layout] { apply(layout, ui); }));
+                         std::string(layout.shortcut), [&session, &ui, &layout] {
+                           apply(layout, ui,
+                                 session.studies().open_studies().shown(session.selection().study) != nullptr);
+                         }));
   registry.add(command(
       "view.show", "Show a view in the main row", "View", "",
       [&ui, &views](const nlohmann::json& arguments) {
@@ -174,7 +177,7 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
 
 void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   add_content_commands(registry, session, ui, views);
-  add_row_commands(registry, ui, views);
+  add_row_commands(registry, session, ui, views);
   add_layout_commands(registry, ui);
   registry.add(command(
       "app.screenshot", "Save a picture of the window", "File", "F12",

@@ -27,7 +27,14 @@ Parameters NextRun::defaults() {
 
 void NextRun::set(Parameters parameters) {
   parameters_ = std::move(parameters);
+  if (parameters_.policy.budget) last_budget_ = parameters_.policy.budget;
   count_prompt();
+  revision_.rise();
+}
+
+void NextRun::set_policy(const PolicySpec& policy) {
+  parameters_.policy = policy;
+  if (policy.budget) last_budget_ = policy.budget;
   revision_.rise();
 }
 

@@ -45,7 +45,9 @@ class NextRun {
   /// Cuts it at its end until it has at most so many tokens; nothing while they are not counted.
   void shorten_prompt(int most);
   void set_raw(bool raw);
-  void set_policy(const PolicySpec& policy) { parameters_.policy = policy, revision_.rise(); }
+  void set_policy(const PolicySpec& policy);
+  /// Of the last policy that had one: what another policy with a budget begins with, though one without came between.
+  const std::optional<BudgetSpec>& last_budget() const { return last_budget_; }
   void set_sampling(const SamplingSpec& sampling) { parameters_.sampling = sampling, revision_.rise(); }
   void set_max_tokens(int n);
   void set_output_error(bool measured) { parameters_.output_error = measured, revision_.rise(); }
@@ -101,6 +103,7 @@ class NextRun {
   Revision& revision_;
   Worker& background_;
   Parameters parameters_;
+  std::optional<BudgetSpec> last_budget_;
   std::string tokenizer_path_;
   std::shared_ptr<const Words> words_;
   int prompt_tokens_ = -1;

@@ -1,24 +1,14 @@
 #include "app/session/run_summaries.h"
 
-#include <cmath>
 #include <string>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/compare_runs.h"
 
 namespace kvscope::app {
 
 RunSummary summarise(const RunRecord& run) {
-  RunSummary summary;
-  double sum = 0;
-  int n = 0;
-  // A text that was only read has no answer: then it is the text's own.
-  const bool answers = run.n_tokens() > run.prompt_len;
-  for (std::size_t i = answers ? static_cast<std::size_t>(run.prompt_len) : 0; i < run.logprobs.size(); ++i) {
-    if (std::isfinite(run.logprobs[i])) sum -= run.logprobs[i], ++n;
-  }
-  if (n > 0) summary.nll = sum / n;
-  if (run.queries() > 0) summary.mean_recall = mean(head_metric(run, Metric::mean_recall, run.queries() - 1));
-  return summary;
+  const double share = run.queries() > 0 ? mean(head_metric(run, Metric::cache_share, run.queries() - 1)) : 0;
+  return {.nll = answer_nll(run), .kept = share * run.queries(), .oracle = mean_of(Oracle(run))};
 }
 
 void RunSummaries::poll() {

@@ -1,19 +1,20 @@
 #pragma once
 // What the list of runs says of each in a line: made in the background, once a run has ended.
 
-#include <limits>
 #include <map>
 #include <memory>
 
 #include "app/session/revision.h"
 #include "app/session/run_list.h"
 #include "app/session/worker.h"
+#include "engine/core/study/oracle.h"
 
 namespace kvscope::app {
 
 struct RunSummary {
-  double nll = std::numeric_limits<double>::quiet_NaN();          // of the answer's tokens, mean, nats
-  double mean_recall = std::numeric_limits<double>::quiet_NaN();  // of the run's oracle, mean over heads and queries
+  double nll = 0;     // answer_nll(); NaN without any
+  double kept = 0;    // tokens in the cache of a head after the last query, mean over heads; NaN without any
+  OracleMean oracle;  // of the run's own oracle, over the whole run
 };
 RunSummary summarise(const RunRecord& run);
 

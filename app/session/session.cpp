@@ -205,11 +205,12 @@ void Session::run_done() {
 }
 
 void Session::show(int a_id, int b_id) {
-  const int old_a = a() ? a()->id : 0;
+  const int old_a = a() ? a()->id : 0, old_b = b() ? b()->id : 0;
   runs_.show(a_id, b_id);
   // Whoever asks for B wants to see it, not the preview in its place.
   if (a_id != old_a || b_id != 0) preview_.clear(), preview_due_ = false;
   update_shown();
+  if (b_id != old_b) suggest_metric();
 }
 
 void Session::rename_run(int id, const std::string& name) {

@@ -219,7 +219,7 @@ class Session {
   void begin_answer(std::string so_far, int tokens_before);
   void take_answer();
   void take_snapshot(RunAssembler::Snapshot snapshot);
-  /// The map opens on a metric that varies over the heads of A, unless somebody chose one.
+  /// The map opens on a metric that varies over the heads of A, beside B on recall above chance, unless somebody chose one.
   void suggest_metric();
   void show_metric(Metric metric);
   void show_evicting_head(std::optional<views::KvHead> head);

@@ -1,6 +1,7 @@
 // What the map and the head board ask of the session: a metric that varies, and a hybrid of chosen heads measured.
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <filesystem>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "app/process/usage.h"
 #include "app/session/obstacles.h"
 #include "app/session/session.h"
+#include "engine/core/study/common_oracle.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/token_facts.h"
 
@@ -32,6 +34,26 @@ std::optional<views::KvHead> evicting_head(const RunRecord& run) {
   return views::KvHead{head / density.n_kv_heads, head % density.n_kv_heads};
 }
 
+// Two runs are compared by what a larger budget does not raise of itself.
+bool compares_by_oracle(const RunRecord& a, const RunRecord& b) {
+  return views::same_shape(a, b) && !a.future_mass.empty() && !b.future_mass.empty();
+}
+
+/// What the map opens on: beside B recall above chance, by one oracle for both, where it has a value; of A alone what varies.
+Metric opening_metric(const RunRecord& a, const RunRecord* b, Metric now) {
+  if (b != nullptr && compares_by_oracle(a, *b)) {
+    const std::int32_t q = std::min(a.queries(), b->queries()) - 1;
+    const auto common = CommonOracle::of(a, *b);
+    const auto has_value = [&](const RunRecord& run) {
+      const HeadMap map =
+          common ? common->metric(run, Metric::above_chance, q) : head_metric(run, Metric::above_chance, q);
+      return std::ranges::any_of(map.values, [](float value) { return !std::isnan(value); });
+    };
+    if (has_value(a) || has_value(*b)) return Metric::above_chance;
+  }
+  return views::varying_metric(a, now == Metric::above_chance ? Metric::density : now);
+}
+
 }  // namespace
 
 // A run whose recall costs less than a frame is looked at here, so that who waits for its end (a script that exports its
@@ -39,20 +61,21 @@ std::optional<views::KvHead> evicting_head(const RunRecord& run) {
 void Session::suggest_metric() {
   constexpr int kAtOnce = 1 << 16;  // lifetimes: 1.2 ms on one busy core
   if (!a()) return;
-  const auto run = a()->run;
+  const auto run = a()->run, other = b() ? b()->run : nullptr;
   const bool wants_head = !head_was_shown_, wants_metric = !selection_.metric_chosen;
   if (!wants_head && !wants_metric) return;
-  const auto look = [run, wants_head, wants_metric, now = selection_.metric] {
+  const auto look = [run, other, wants_head, wants_metric, now = selection_.metric] {
     return std::pair(wants_head ? evicting_head(*run) : std::nullopt,
-                     wants_metric ? views::varying_metric(*run, now) : now);
+                     wants_metric ? opening_metric(*run, other.get(), now) : now);
   };
   const auto show = [this, run, now = selection_.metric](const std::pair<std::optional<views::KvHead>, Metric>& found) {
     if (!a() || a()->run != run) return;
     show_evicting_head(found.first);
     if (!selection_.metric_chosen && selection_.metric == now) show_metric(found.second);
   };
-  if (run->evict_at.n_layers() * run->evict_at.n_kv_heads() <= kAtOnce / std::max(1, run->n_tokens()))
-    return show(look());
+  // Beside B every query of every head is looked at.
+  const int looks = std::max(1, run->n_tokens()) * (other ? 20 : 1);
+  if (run->evict_at.n_layers() * run->evict_at.n_kv_heads() <= kAtOnce / looks) return show(look());
   background_.post([look, show]() -> Worker::Finish { return [show, found = look()] { show(found); }; },
                    [this](const std::string& text) { messages_.log("no metric was looked for: " + text); });
 }

@@ -99,6 +99,8 @@ bool Session::take_run(const std::string& path, std::shared_ptr<const RunRecord>
   }
   show(id, 0);
   if (there) runs_.bring_in_sight(id);
+  // The panel's policy is a statement about the run beside it: of a run that comes from elsewhere it would be an untrue one.
+  if (!run_in_progress()) set_policy(a()->run->policy);
   suggest_metric();
   return there == nullptr;
 }

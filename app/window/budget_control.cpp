@@ -41,66 +41,98 @@ std::string budget_text(const BudgetSpec& budget) {
   return fixed_text(budget.value, factor_decimals(budget.value)) + "×";
 }
 
-/// A share is of the length that was asked for, which no run has that came to its end before.
-std::string ended_early(const RunRecord& run) {
-  if (run.status == RunStatus::running || run.n_tokens() >= run.n_positions) return "";
-  return ", the length asked for; A ended at " + std::to_string(run.n_tokens());
-}
-
 struct BudgetWords {
   std::string text;
   bool to_be_seen = false;  // it is not what was asked for, or does nothing
 };
 
-// What it comes to in a run of that length. The field has a share as it was asked for: that of whole tokens beside it would
-// be another.
-BudgetWords words_of(const PolicySpec& policy, int n_positions, const std::string& ended) {
+// "50 % of 566 tokens", "80 tokens of 566", "2x on 566 tokens": what is asked for in a run of that length.
+std::string asked_of(const BudgetSpec& budget, const std::string& tokens) {
+  const std::string text = budget_text(budget);
+  if (budget.kind == BudgetSpec::Kind::tokens) return text + " of " + tokens;
+  return text + (budget.kind == BudgetSpec::Kind::keep ? " of " : " on ") + tokens + " tokens";
+}
+
+// What a run of that length would keep. Never what one kept: the budget is the panel's, and no run may have had it.
+BudgetWords words_of(const PolicySpec& policy, int n_positions) {
   const BudgetSpec& budget = *policy.budget;
   if (n_positions <= 0)
-    return {budget.kind == BudgetSpec::Kind::tokens ? budget_text(budget) : "the prompt is not counted yet"};
+    return {budget.kind == BudgetSpec::Kind::tokens ? "would keep " + budget_text(budget)
+                                                    : "the prompt is not counted yet"};
   const auto raised = raised_budget(policy, n_positions);
   const int tokens = raised ? raised->least : policy.budget_tokens(n_positions);
   BudgetWords words;
   if (raised) {
     words = {describe_raised(*raised, n_positions), true};
-  } else if (budget.kind == BudgetSpec::Kind::keep) {
-    words.text = std::to_string(tokens) + " of " + std::to_string(n_positions) + " tokens kept, a factor of " +
-                 number_text(static_cast<double>(n_positions) / std::max(1, tokens), 4);
   } else {
-    words.text = describe_budget(tokens, n_positions);
+    words.text = "would keep " + std::to_string(tokens) + " of " + std::to_string(n_positions) +
+                 " tokens, a factor of " + number_text(static_cast<double>(n_positions) / std::max(1, tokens), 4);
   }
-  words.text += ended;
   if (tokens < n_positions) return words;
   return {words.text + ". Nothing will be evicted: all " + std::to_string(n_positions) + " tokens fit in " +
               std::to_string(tokens),
           true};
 }
 
-void draw_words(Panel& panel, const std::string& whose, const BudgetWords& words, const char* item, const char* hint) {
-  const std::string text = whose + ": " + words.text + ".";
-  views::wrapped_text_in(words.to_be_seen ? panel.theme().palette.text : panel.theme().palette.muted, text);
+// "50 % of A's 566 tokens would be 283 (A kept 226)". A share is of the length that was asked for, which a run that came to its
+// end before does not have.
+BudgetWords words_of_a(const PolicySpec& policy, const RunRecord& a, const RunSummary* known) {
+  const auto raised = raised_budget(policy, a.n_positions);
+  const int tokens = raised ? raised->least : policy.budget_tokens(a.n_positions);
+  BudgetWords words{asked_of(*policy.budget, "A's " + std::to_string(a.n_positions)) + " would be " +
+                        std::to_string(raised ? raised->wanted : tokens),
+                    raised.has_value()};
+  if (raised) words.text += ", raised to " + std::to_string(raised->least);
+  std::string facts;
+  if (a.status != RunStatus::running && a.n_tokens() < a.n_positions)
+    facts = "A ended at " + std::to_string(a.n_tokens()) + " tokens";
+  if (known != nullptr && known->kept > 0)
+    facts += (facts.empty() ? "A kept " : " and kept ") + fixed_text(known->kept, 0);
+  if (!facts.empty()) words.text += " (" + facts + ")";
+  return words;
+}
+
+void draw_words(Panel& panel, const std::string& text, bool to_be_seen, const char* item, const char* hint) {
+  views::wrapped_text_in(to_be_seen ? panel.theme().palette.text : panel.theme().palette.muted, text);
   panel.services.items->add_text(item, views::last_item(), text);
   tooltip(panel, hint);
 }
 
-// The prompt that stands above is seldom A's, which the preview and "Decode again" are about: a share is other tokens of
-// each, and neither number may be taken for the other's.
+// The prompt above is seldom A's, which the preview and "Decode again" are about: a share is other tokens of each, and neither
+// number may be taken for the other's.
 void draw_budget_words(Panel& panel, const PolicySpec& policy) {
   const views::FontScope small(panel.theme().fonts.small);
-  const int next = panel.session.next_run().n_positions();
-  const int of_a = panel.session.shown_a() ? panel.session.shown_a()->run->n_positions : 0;
-  const bool together = of_a > 0 && next == of_a;
-  const bool only_a = of_a > 0 && !panel.session.engine().model();
-  const std::string ended = of_a > 0 ? ended_early(*panel.session.shown_a()->run) : "";
-  if (!only_a)
-    draw_words(panel, together ? "Next run, and A" : "Next run", words_of(policy, next, together ? ended : ""),
-               "policy.budget_words",
-               "Of the prompt that stands above and the answer up to its length, which Run would decode");
-  if (only_a || (of_a > 0 && !together))
-    draw_words(
-        panel, "A", words_of(policy, of_a, ended), "policy.budget_words_a",
-        "Of A's prompt and its answer up to the length that was asked for, which the preview and Decode again are "
-        "about: a share is of these, wherever the answer ended");
+  const RunEntry* a = panel.session.a();
+  const int of_a = panel.session.shown_a() && a ? a->run->n_positions : 0;
+  if (of_a == 0 || panel.session.engine().model()) {
+    const BudgetWords words = words_of(policy, panel.session.next_run().n_positions());
+    draw_words(panel, "Next run: " + words.text + ".", words.to_be_seen, "policy.budget_words",
+               "The prompt above and an answer up to its length, which Run would decode");
+  }
+  if (of_a == 0) return;
+  const BudgetWords words = words_of_a(policy, *a->run, panel.session.summaries().of(*a));
+  draw_words(
+      panel, words.text + ".", words.to_be_seen, "policy.budget_words_a",
+      "A's prompt and its answer up to the length that was asked for, which the preview and Decode again are about. "
+      "What A kept: tokens in its cache after its last query, mean over heads, sinks and window included");
+}
+
+// Where the panel has another budget than A: what A has, and the way to it.
+void draw_budget_of_a(Panel& panel, const PolicySpec& policy) {
+  const RunEntry* a = panel.session.a();
+  if (!a || !a->run->policy.budget) return;
+  const RunRecord& run = *a->run;
+  const BudgetSpec& of_a = *run.policy.budget;
+  if (of_a.kind == policy.budget->kind && of_a.value == policy.budget->value) return;
+  // A share that is less than sinks and window take is raised when the run begins.
+  if (with_least_budget(policy, run.n_positions).budget_tokens(run.n_positions) ==
+      run.policy.budget_tokens(run.n_positions))
+    return;
+  const std::string label = "A has " + budget_text(of_a);
+  if (ImGui::SmallButton((label + "##budget_of_a").c_str()))
+    panel.run("policy.set", {{"budget", of_a.value}, {"kind", name_of(of_a.kind)}});
+  panel.services.items->add_text("policy.budget_of_a", views::last_item(), label);
+  tooltip(panel, "Takes A's budget, so that the policies are compared at the same size");
 }
 
 // What the slider was moved to, rounded to whole per cent or a tenth. What is too little for the run is raised, and said to
@@ -147,6 +179,7 @@ void draw_budget(Panel& panel) {
 
   const std::optional<double> chosen = budget_slider(panel, policy);
   if (chosen) panel.run("policy.set", {{"budget", *chosen}});
+  draw_budget_of_a(panel, policy);
   draw_budget_words(panel, policy);
 }
 

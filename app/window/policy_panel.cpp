@@ -37,7 +37,14 @@ std::string spec_of_choice(const Panel& panel, const PolicyInfo& policy) {
   const auto has = [&](std::string_view name) { return find(name) != policy.parameters.end(); };
   if (policy.has_budget) {
     PolicySpec chosen = PolicySpec::parse(spec + ":keep=50%");
-    if (now.budget) chosen.budget = now.budget;
+    const RunEntry* a = panel.session.a();
+    if (now.budget) {
+      chosen.budget = now.budget;
+    } else if (const auto& last = panel.session.next_run().last_budget()) {
+      chosen.budget = last;  // a policy without one came between
+    } else if (a && a->run->policy.budget) {
+      chosen.budget = a->run->policy.budget;
+    }
     spec = chosen.written();
     // A window made for long texts would take more than a short one's budget. A scorer's window is its own.
     const int budget = n_positions > 0 ? chosen.budget_tokens(n_positions) : 0;

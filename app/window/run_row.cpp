@@ -10,6 +10,7 @@
 
 #include "app/session/rate_text.h"
 #include "app/window/panel.h"
+#include "engine/core/study/oracle_label.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "views/text/text_editor.h"
@@ -107,8 +108,19 @@ std::string numbers_of(const RunSummary& summary, const RunRecord& run) {
   std::string text;
   const bool answers = run.n_tokens() > run.prompt_len;  // else it is that of the text
   if (std::isfinite(summary.nll)) text += (answers ? "answer NLL " : "NLL ") + fixed_text(summary.nll, 3) + ", ";
-  if (std::isfinite(summary.mean_recall)) text += "recall " + fixed_text(summary.mean_recall, 3) + ", ";
+  if (summary.oracle.n > 0) text += "recall " + fixed_text(summary.oracle.recall, 3) + " (own oracle), ";
   return text;
+}
+
+/// What the numbers of the row are.
+std::string definitions_of(const RunSummary& summary) {
+  std::string text =
+      "\nNLL: mean over the answer's tokens, or over the whole text if there is no answer; nats per token.";
+  const OracleMean& mean = summary.oracle;
+  if (mean.n == 0) return text;
+  return text + "\nR" + recall_label(OracleOf::own, mean).substr(1) + ": " + std::string(kRecallDefinition) + ". " +
+         std::to_string(mean.n) + " pairs; chance " + fixed_text(mean.chance, 3) + ", recall above chance " +
+         fixed_text(mean.above_chance(), 3) + ".";
 }
 
 void draw_run_menu(Panel& panel, const RunEntry& entry) {
@@ -201,15 +213,13 @@ void draw_run_row(Panel& panel, const RunEntry& entry, const RunTitle& title) {
   panel.services.items->add_text(item + ".prompt", views::last_item(), escape_for_terminal(prompt, 2 * kExcerpt));
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - closer);
   std::string detail = detail_of(run);
-  if (const RunSummary* summary = panel.session.summaries().of(entry)) detail = numbers_of(*summary, run) + detail;
+  const RunSummary* summary = panel.session.summaries().of(entry);
+  if (summary != nullptr) detail = numbers_of(*summary, run) + detail;
   if (run.status != RunStatus::complete && run.status != RunStatus::running)
     detail = status_word(run) + ", " + detail;  // first: the line may be cut
   views::text_line(panel.services, run.status == RunStatus::failed ? palette.bad : palette.muted, detail, right - at.x);
   panel.services.items->add_text(item + ".detail", views::last_item(), detail);
-  tooltip(
-      panel,
-      detail +
-          "\nNLL: mean over the answer's tokens, of a text that was only read over all of its own; nats per token. Recall: mean over heads and queries.");
+  tooltip(panel, detail + (summary != nullptr ? definitions_of(*summary) : ""));
   ImGui::PopClipRect();
   ImGui::EndGroup();
   panel.item(item + ".row");

@@ -138,7 +138,8 @@ TEST_CASE("A layout says which views stand beside each other, and each can be ch
   for (const LayoutPreset& layout : layout_presets()) {
     program.ui.maximised = "token_strip";
     program.commands.execute("layout." + std::string(layout.name));
-    CHECK(row().size() == layout.main.size());  // it names no view that is not there
+    // It names no view that is not there. Without a study the board stands without the study's empty pane.
+    CHECK(row().size() == layout.main.size() - (layout.name == "allocate" ? 1 : 0));
     CHECK(program.ui.left == layout.left);
     CHECK(program.ui.maximised.empty());
   }

@@ -127,8 +127,11 @@ TEST_CASE("compare A B asks both by one oracle, and neither where their texts pa
     REQUIRE(oracle);
     const int q = run["common_oracle"]["q"].get<int>();
     CHECK(run["common_oracle"]["tokens"] == right.policy.budget_tokens(right.n_positions));  // the smaller
-    CHECK(run["common_oracle"]["recall"]["a"].get<double>() == Approx(mean(oracle->metric(left, Metric::recall, q))));
-    CHECK(run["common_oracle"]["recall"]["b"].get<double>() == Approx(mean(oracle->metric(right, Metric::recall, q))));
+    CHECK(run["common_oracle"]["recall"]["a"].get<double>() == Approx(mean_of(oracle->oracle(left), q).recall));
+    CHECK(run["common_oracle"]["recall"]["b"].get<double>() == Approx(mean_of(oracle->oracle(right), q).recall));
+    CHECK(run["common_oracle"]["above_chance"]["a"].get<double>() ==
+          Approx(mean_of(oracle->oracle(left), q).above_chance()));
+    CHECK(run["own_oracle"]["recall"]["a"].get<double>() == Approx(mean_of(Oracle(left)).recall));
     CHECK(run["common_oracle"]["chance"]["a"] > run["common_oracle"]["chance"]["b"]);
     CHECK(run["output_error"]["a"].is_null());  // not measured
   }
@@ -137,7 +140,8 @@ TEST_CASE("compare A B asks both by one oracle, and neither where their texts pa
     if (!run["diverges_at"].is_null()) CHECK(run["common_oracle"].is_null());
   }
   const auto text = kvscope_run({"compare", a, b, "--quiet"});
-  CHECK(text.out.find("recall under one oracle for both") != std::string::npos);
+  CHECK_THAT(text.out, Catch::Contains("recall above chance (shared oracle") &&
+                           Catch::Contains("recall (own oracles") && Catch::Contains("recall (shared oracle"));
 }
 
 TEST_CASE("compare pairs runs by their prompts, wherever they stand") {

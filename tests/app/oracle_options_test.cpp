@@ -105,10 +105,9 @@ TEST_CASE("a pooled capacity is held against in run and what-if, and follows the
   const Oracle oracle(run, spec);
   double recall = 0;
   int n = 0;
-  for (int layer = 0; layer < run.model.n_layers; ++layer) {
-    for (int kv_head = 0; kv_head < run.model.n_kv_heads; ++kv_head) {
-      const double of = oracle.counts(layer, kv_head, oracle.n_queries() - 1).recall();
-      if (!std::isnan(of)) recall += of, ++n;
+  for (const auto& curve : oracle.curves()) {
+    for (const OracleCounts& counts : curve) {
+      if (!std::isnan(counts.recall())) recall += counts.recall(), ++n;
     }
   }
   CHECK(asked["recorded"]["recall"].get<double>() == Approx(recall / n).margin(1e-5));

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/core/study/common_oracle.h"
+#include "engine/core/study/oracle_label.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -110,11 +111,53 @@ TEST_CASE("comparison_table: the numbers are the metrics at the query, by one or
         (density_b > density_a ? "+" : "") + number_text(density_b - density_a, 3));
   const auto common = CommonOracle::of(a, b);
   REQUIRE(common);
-  CHECK(row(table.came_of, "oracle recall").b == number_text(mean(common->metric(b, Metric::recall, 150)), 4));
+  const OracleMean judged_a = mean_of(common->oracle(a), 150), judged_b = mean_of(common->oracle(b), 150);
+  CHECK(row(table.came_of, "oracle recall").b == number_text(judged_b.recall, 4));
+  CHECK(row(table.came_of, "chance").a == number_text(judged_a.chance, 4));
+  CHECK(row(table.came_of, "above chance").b == number_text(judged_b.above_chance(), 4));
+  CHECK(row(table.came_of, "mass kept").b == number_text(judged_b.mass_kept, 4));
   CHECK_THAT(row(table.came_of, "chance").definition, Catch::Contains("one oracle for both"));
   double nll = 0;
   for (int t = 1; t < a.n_tokens(); ++t) nll -= a.logprobs[t];
   CHECK(row(table.came_of, "NLL of all").a == number_text(nll / (a.n_tokens() - 1), 4));
+}
+
+// A's recall was 0.567 beside one run and 0.442 beside another, and nothing at the number said why; and the larger budget won.
+TEST_CASE(
+    "comparison_table: a label says by which oracle of how many tokens a recall goes, and the whole run's is its own",
+    "[core]") {
+  const RunRecord a = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"});
+  const OracleMean own = mean_of(Oracle(a));
+  for (const char* policy : {"kvpop:budget=120,sinks=4,window=16", "threshold:threshold=0.2,sinks=4,window=16",
+                             "streaming:sinks=4,window=100"}) {
+    const RunRecord b = random_run(3, {.policy = policy});
+    CAPTURE(policy);
+    const auto rows = comparison_table(a, b, 1000).came_of;
+    CHECK(row(rows, "own recall").a == number_text(own.recall, 4));  // whatever is beside it
+    CHECK(row(rows, "own recall").b == number_text(mean_of(Oracle(b)).recall, 4));
+    CHECK(row(rows, "own recall").difference.empty());
+    CHECK_THAT(row(rows, "own recall").label, Catch::StartsWith("recall (own oracles, "));
+    const int k = CommonOracle::of(a, b)->tokens() - 4 - std::max(a.geometry().window, b.geometry().window);
+    const std::string shared = "(shared oracle, k = " + std::to_string(k) + ")";
+    CHECK(row(rows, "above chance").label == "recall above chance " + shared);
+    CHECK(row(rows, "oracle recall").label == "recall " + shared);
+    CHECK(row(rows, "chance").label == "chance " + shared);
+    const auto place = [&](const char* name) {
+      return std::ranges::find(rows, name, &ComparisonRow::name) - rows.begin();
+    };
+    CHECK(place("above chance") < place("oracle recall"));
+  }
+  CHECK(recall_label(OracleOf::own, own) == "recall (own oracle, k = 20)");
+}
+
+TEST_CASE("comparison_table: the NLL of the answer is there beside that of the text", "[core]") {
+  const RunRecord a = random_run(3), b = random_run(3, {.policy = "streaming:sinks=4,window=60"});
+  double nll = 0;
+  for (int t = a.prompt_len; t < a.n_tokens(); ++t) nll -= a.logprobs[static_cast<std::size_t>(t)];
+  const ComparisonTable table = comparison_table(a, b, 1000);
+  CHECK(row(table.came_of, "NLL of the answer").a == number_text(nll / (a.n_tokens() - a.prompt_len), 4));
+  CHECK_FALSE(row(table.came_of, "NLL of the answer").difference.empty());
+  CHECK(row(table.came_of, "density").label == "density (incl. sinks)");
 }
 
 TEST_CASE("comparison_table: of a run with itself nothing differs", "[core]") {
@@ -140,7 +183,8 @@ TEST_CASE("comparison_table: where tokens part it says so, and looks at nothing 
   CHECK_FALSE(has(comparison_table(a, b, 100).came_of, "at query"));
   CHECK(row(table.came_of, "density").a == number_text(mean(head_metric(a, Metric::density, 129)), 4));
   CHECK_FALSE(CommonOracle::of(a, b));
-  CHECK(row(table.came_of, "oracle recall").b == number_text(mean(head_metric(b, Metric::recall, 129)), 4));
+  CHECK(row(table.came_of, "oracle recall").b == number_text(mean_of(Oracle(b), 129).recall, 4));
+  CHECK(row(table.came_of, "NLL of the answer").difference.empty());  // of two texts
   CHECK_THAT(row(table.came_of, "oracle recall").definition, Catch::Contains("each by the oracle of its own run"));
   b.ids[0] += 1;
   const ComparisonTable apart = comparison_table(a, b, 1000);
@@ -175,7 +219,7 @@ TEST_CASE(
   short_a.n_positions = short_b.n_positions = 1000;
   CHECK(tokens(short_a, short_b) == 180 / 4);
   CHECK_THAT(CommonOracle::of(short_a, short_b)->note(short_a, short_b, 179),
-             Catch::StartsWith("common oracle: 45 of 180 tokens a head, chance A "));
+             Catch::StartsWith("shared oracle, k = 25 of 180 tokens, 45 with sinks and window; chance A "));
   const auto common = CommonOracle::of(wide, open);
   CHECK_FALSE(std::isnan(mean(common->metric(wide, Metric::recall, 179))));
 }
@@ -201,7 +245,7 @@ TEST_CASE("common oracle: a run beside itself has the numbers that it has alone,
       CHECK((same(a.recall, b.recall) && same(a.chance, b.chance) && same(a.mass_recall, b.mass_recall)));
       CHECK(same(a.mass_kept, b.mass_kept));
     }
-    CHECK_THAT(common->note(run, run, 150), Catch::StartsWith("common oracle: as many tokens as both keep, chance A "));
+    CHECK_THAT(common->note(run, run, 150), Catch::StartsWith("shared oracle, as many tokens as both keep; chance A "));
   }
   CHECK(n_chosen > 12);
 }

@@ -192,6 +192,35 @@ TEST_CASE("run_curve: a point has the least and the greatest of its positions", 
   }
 }
 
+// A head with a choice at ten queries counted as much as one with a choice at all: the curve's mean was another recall than the run's.
+TEST_CASE(
+    "run_curve: the mean of recall is the run's, and so is the mean of a map of mean recall or recall above chance",
+    "[core][metric]") {
+  for (const char* policy : {"kvpop:budget=64,sinks=4,window=16", "threshold:threshold=0.2,sinks=2,window=8"}) {
+    RunRecord run = random_run(7, {.policy = policy});
+    for (std::int32_t& at : run.evict_at.row(0, 1)) at = std::max(at, 160);
+    const OracleMean of_run = mean_of(Oracle(run)), up_to = mean_of(Oracle(run), 170);
+    const RunCurve curve = run_curve(run, RunQuantity::recall, 11);
+    CHECK(curve.mean == Approx(of_run.recall));
+    CHECK(curve.oracle.recall == Approx(of_run.recall));
+    CHECK(curve.oracle.n == of_run.n);
+    double sum = 0;
+    std::int64_t pairs = 0;
+    for (const CurvePoint& point : curve.points) {
+      if (point.pairs == 0) continue;
+      sum += point.mean * static_cast<double>(point.pairs), pairs += point.pairs;
+      CHECK((point.least <= point.mean + 1e-12 && point.mean <= point.greatest + 1e-12));
+    }
+    CHECK(pairs == of_run.n);
+    CHECK(sum / static_cast<double>(pairs) == Approx(of_run.recall));
+    HeadMap map = head_metric(run, Metric::mean_recall, 170);
+    check_same(mean(map), up_to.recall);
+    check_same(mean(head_metric(run, Metric::above_chance, 170)), up_to.above_chance());
+    map.weights.clear();
+    CHECK(std::abs(mean(map) - up_to.recall) > 1e-4);  // which the mean of the heads' means is not
+  }
+}
+
 TEST_CASE("run_curve: of nothing it is nothing", "[core][metric]") {
   const RunRecord empty;
   for (const RunQuantityInfo& info : run_quantities()) {

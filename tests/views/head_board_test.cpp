@@ -52,6 +52,20 @@ void drag(Stage& s, const std::string& from, const std::string& to) {
 
 }  // namespace
 
+// With a metric that A had not measured all of the board was grey, and nothing told one head from another.
+TEST_CASE("The board goes by density on a scale from 0 to 1, whatever the map shows and however it is scaled") {
+  Stage<HeadBoardView> s(uneven());
+  for (const Metric metric : {Metric::output_error, Metric::regret, Metric::recall}) {
+    choose_metric(s.selection, metric);
+    s.selection.map.clip = {true, 0.2, 0.3};
+    s.draw();
+    const auto options = std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options);
+    CHECK(options.metric == Metric::density);
+    CHECK_FALSE(options.fit);
+    CHECK_FALSE(options.clip.on);
+  }
+}
+
 TEST_CASE("each strategy's button puts on the board what choose_heads() chooses") {
   Stage<HeadBoardView> s(uneven());
   s.selection.board.share = 0.3;

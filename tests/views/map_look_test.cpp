@@ -188,6 +188,26 @@ TEST_CASE("a metric that is chosen leaves the thumbs of the one before behind") 
   CHECK_FALSE(selection.map.clip.on);
 }
 
+// All of B was one colour: output errors of 0.01 to 0.15 on a scale of 0 to 1.
+TEST_CASE("a metric without a natural maximum opens on a scale that fits its values, and a share on 0 to 1 again") {
+  Selection selection;
+  choose_metric(selection, Metric::recall);
+  CHECK_FALSE(selection.map.fit);
+  for (const Metric metric : {Metric::output_error, Metric::regret, Metric::above_chance}) {
+    choose_metric(selection, metric);
+    CHECK(selection.map.fit);
+    choose_metric(selection, Metric::density);
+    CHECK_FALSE(selection.map.fit);
+  }
+  selection.map.fit = true;  // by a person, of a share
+  choose_metric(selection, Metric::recall);
+  CHECK(selection.map.fit);
+  choose_metric(selection, Metric::output_error);
+  selection.map.fit = false;  // by a person too
+  choose_metric(selection, Metric::output_error);
+  CHECK_FALSE(selection.map.fit);
+}
+
 TEST_CASE("A and B without the lock have a bar each, of their own values") {
   Stage<LayerHeadMapView> s(uneven());
   s.compare_with(

@@ -125,7 +125,8 @@ TEST_CASE("B - A of recall is by one oracle, which the header names with its cha
     return sum;
   };
   char expected[80];
-  std::snprintf(expected, sizeof expected, "common oracle: 40 of 180 tokens a head, chance A %.2f, B %.2f", chance(a),
+  std::snprintf(expected, sizeof expected,
+                "shared oracle, k = 20 of 180 tokens, 40 with sinks and window; chance A %.2f, B %.2f", chance(a),
                 chance(b));
   CHECK(s.text("map.common_oracle") == expected);
 

@@ -5,6 +5,7 @@
 
 #include "engine/core/policy/density.h"
 #include "engine/core/record/run_gate.h"
+#include "engine/core/study/oracle_label.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::views {
@@ -43,6 +44,17 @@ std::string describe_runs(std::span<const RunRecord* const> runs) {
   text += " tokens, ";
   text += policies.size() == 1 ? "policy " : std::to_string(policies.size()) + " policies, the first ";
   return text + first.policy.to_string() + ".";
+}
+
+std::string describe_own_oracle(std::span<const RunRecord* const> runs, Metric metric, std::int32_t q) {
+  const auto info = std::ranges::find(metric_list(), metric, &MetricInfo::metric);
+  if (!info->needs_oracle) return {};
+  if (runs.size() > 1) return " Each by its own oracle.";
+  const Oracle oracle(*runs[0]);
+  q = resolve_query(*runs[0], q);
+  const bool of_queries = metric == Metric::mean_recall || metric == Metric::above_chance;
+  const OracleMean mean = of_queries ? mean_of(oracle, q) : mean_at(oracle, q);
+  return mean.n == 0 ? "" : " Own oracle, " + k_text(mean) + ".";
 }
 
 std::string describe_preview(bool preview) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/core/record/run_record.h"
+#include "engine/core/study/retention_metrics.h"
 
 namespace kvscope::views {
 
@@ -12,6 +13,9 @@ namespace kvscope::views {
 std::string describe_run(const RunRecord& run);
 /// The same of several runs of one shape, as far as they have it in common: "92 to 113 tokens", "3 policies, the first ...".
 std::string describe_runs(std::span<const RunRecord* const> runs);
+/// " Own oracle, k = 56." of one run, at query q or, of a metric that is a mean over queries, up to it; of several " Each by its
+/// own oracle."; empty for a metric that needs none, and before the oracle is known. Costs what the metric of all heads costs.
+std::string describe_own_oracle(std::span<const RunRecord* const> runs, Metric metric, std::int32_t q);
 /// Said of every figure of a preview; empty for a measured one.
 std::string describe_preview(bool preview);
 /// The query position a request for `q` means: the last if q is -1 or beyond. Throws Error (bad input) for an empty

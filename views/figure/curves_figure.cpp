@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/study/oracle_label.h"
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
@@ -178,6 +179,7 @@ void draw_axes(FigureBuilder& b, const Axes& axes, const RunRecord& run, const C
   b.label("Position", {axes.box.centre().x, below});
   const RunQuantityInfo& info = info_of(o.quantity);
   std::string label(info.title);
+  if (o.quantity == RunQuantity::recall) label += o.compare == MapCompare::none ? " (own oracle)" : " (own oracles)";
   if (!info.unit.empty()) label += " (" + std::string(info.unit) + ")";
   if (o.compare == MapCompare::difference) label += ", " + o.name_b + " − " + o.name_a;
   const double room = 2 * std::min(axes.box.centre().y, b.figure().height - axes.box.centre().y);
@@ -205,8 +207,11 @@ std::vector<Named> legend_entries(const std::vector<Line>& lines, const CurvesOp
   for (const Line& line : lines) {
     const std::string name = o.compare == MapCompare::none ? "" : line.name + ", ";
     const std::string mean = format_number(line.curve.mean, 4);
-    add(Mark::swatch, name + (o.count > 0 ? "mean of the part shown " : "mean ") + mean, name + mean, line.colour,
-        name.empty() ? "" : line.name);
+    const std::string oracle =
+        line.curve.oracle.n > 0 ? " (" + oracle_label(OracleOf::own, line.curve.oracle) + ")" : "";
+    // A mean of a part is not the run's: that is said in little room too.
+    add(Mark::swatch, name + (o.count > 0 ? "mean of what is shown " : "mean ") + mean + oracle,
+        name + (o.count > 0 ? "shown " : "") + mean, line.colour, name.empty() ? "" : line.name);
   }
   if (const auto spread = info_of(o.quantity).spread_of; o.band && !spread.empty())
     add(Mark::swatch,
@@ -260,28 +265,32 @@ std::vector<LegendEntry> legend_within(FigureBuilder& b, const std::vector<Named
 
 FigureData tidy(const std::vector<Line>& lines, const CurvesOptions& o) {
   std::vector<std::string> run;
-  std::vector<std::int64_t> first, last, n;
+  std::vector<std::int64_t> first, last, n, pairs;
   std::vector<double> mean, low, high, least, greatest;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     for (const CurvePoint& p : lines[i].curve.points) {
       run.emplace_back(o.compare == MapCompare::difference ? "B-A" : i == 0 ? "A" : "B");
       first.push_back(p.first), last.push_back(p.last), n.push_back(p.n);
+      pairs.push_back(p.pairs);
       mean.push_back(p.mean), low.push_back(p.low), high.push_back(p.high);
       least.push_back(p.least), greatest.push_back(p.greatest);
     }
   }
-  return {{{"run", run},
-           {"first", first},
-           {"last", last},
-           {"n", n},
-           {"mean", mean},
-           {"low", low},
-           {"high", high},
-           {"least", least},
-           {"greatest", greatest}}};
+  FigureData data{{{"run", run},
+                   {"first", first},
+                   {"last", last},
+                   {"n", n},
+                   {"mean", mean},
+                   {"low", low},
+                   {"high", high},
+                   {"least", least},
+                   {"greatest", greatest}}};
+  // What each mean is over, where heads have values at other queries each: by it the points' means make the line's.
+  if (o.quantity == RunQuantity::recall) data.columns.push_back({"pairs", pairs});
+  return data;
 }
 
-std::string describe(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
+std::string describe(std::span<const RunRecord* const> runs, const std::vector<Line>& lines, const CurvesOptions& o) {
   const RunQuantityInfo& info = info_of(o.quantity);
   const std::string of_a_point = positions_of_a_point(curve_part(runs, o).count, o.points);
   std::string text = std::string(info.title) + " from position to position";
@@ -291,7 +300,9 @@ std::string describe(std::span<const RunRecord* const> runs, const CurvesOptions
       text += std::string(", the least to the greatest of these as ") + (info.spread_of.empty() ? "a" : "the darker") +
               " band";
   }
-  if (!info.spread_of.empty()) text += ", mean over " + std::string(info.spread_of);
+  if (!info.spread_of.empty())
+    text += (o.quantity == RunQuantity::recall ? ", mean over pairs of query and " : ", mean over ") +
+            std::string(info.spread_of);
   if (!o.heads.empty() && !info.spread_of.empty()) text += " (of the heads " + to_text(o.heads) + ")";
   if (o.count > 0)
     text += ", positions " + std::to_string(o.first) + " to " + std::to_string(o.first + o.count - 1) + " of the run";
@@ -301,6 +312,13 @@ std::string describe(std::span<const RunRecord* const> runs, const CurvesOptions
   } else {
     text += "A: " + describe_run(*runs[0]) + " B: " + describe_run(*runs[1]);
   }
+  const char* names[] = {"A", "B"};
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (const OracleMean& oracle = lines[i].curve.oracle; oracle.n > 0)
+      text += (lines.size() > 1 ? std::string(" ") + names[i] + ": own oracle, " : " Own oracle, ") + k_text(oracle) +
+              ", mean " + format_number(oracle.recall, 4) + ".";
+  }
+  if (o.compare == MapCompare::difference && o.quantity == RunQuantity::recall) text += " Each by its own oracle.";
   if (o.compare == MapCompare::difference)
     text += " Over the " + std::to_string(common_prefix(*runs[0], *runs[1])) + " tokens that both have in common.";
   if ((o.preview || o.preview_b) && !previews(o.quantity))
@@ -361,7 +379,7 @@ BuiltFigure curves_figure(std::span<const RunRecord* const> runs, const CurvesOp
     b.preview_badge(left + width + 2, top - 4);
   }
   b.figure().title = std::string(info_of(o.quantity).title) + " by position";
-  return {std::move(b.figure()), tidy(lines, o), describe(runs, o)};
+  return {std::move(b.figure()), tidy(lines, o), describe(runs, lines, o)};
 }
 
 }  // namespace kvscope::views

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/study/output_error.h"
@@ -31,6 +30,9 @@ struct Drawn {
                     static_cast<std::size_t>(place)];
   }
   float value(int row, int place) const { return map->at(layer(row), head(row, place)); }
+  double weight(int row, int place) const {
+    return map->weight(static_cast<std::size_t>(layer(row) * n_heads() + head(row, place)));
+  }
 };
 
 ColourScale colours(const MapScale& scale, const LayerHeadMapOptions& o) {
@@ -155,16 +157,16 @@ void draw_marginal(FigureBuilder& b, const Box& box, const Drawn& drawn, bool ti
             {box.centre().x, box.bottom() + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 0.6});
   const double ch = box.h / drawn.n_layers(), dot = std::clamp(ch * 0.16, 0.9, 1.8);
   for (int r = 0; r < drawn.n_layers(); ++r) {
-    std::vector<float> row;
+    std::vector<std::pair<float, double>> row;  // value, weight
     for (int h = 0; h < drawn.n_heads(); ++h) {
-      if (const float v = drawn.value(r, h); !std::isnan(v)) row.push_back(v);
+      if (const float v = drawn.value(r, h); !std::isnan(v)) row.emplace_back(v, drawn.weight(r, h));
     }
     if (row.empty()) continue;
     std::ranges::sort(row);
-    const float mean_of_row =
-        static_cast<float>(std::accumulate(row.begin(), row.end(), 0.0) / static_cast<double>(row.size()));
-    const double y = box.y + (r + 0.5) * ch, m = x_of(mean_of_row);
-    b.line({x_of(row.front()), y}, {x_of(row.back()), y}, s.muted, 0.7);
+    double sum = 0, weight = 0;
+    for (const auto& [v, w] : row) sum += w * v, weight += w;
+    const double y = box.y + (r + 0.5) * ch, m = x_of(static_cast<float>(sum / weight));
+    b.line({x_of(row.front().first), y}, {x_of(row.back().first), y}, s.muted, 0.7);
     b.add(FillBox{{m - dot, y - dot, 2 * dot, 2 * dot}, s.ink, dot});
   }
 }
@@ -218,7 +220,7 @@ FigureData tidy(const LayerHeadMaps& maps, const std::vector<HeadMap>& drawn, co
   const std::vector<int>& counts = maps.counts.of_head;
   std::vector<std::string> run;
   std::vector<std::int64_t> layer, head, n, place, marked;
-  std::vector<double> value, shown;
+  std::vector<double> value, shown, weight;  // of a value in the mean over heads
   for (std::size_t i = 0; i < maps.parts.size(); ++i) {
     const LayerHeadMaps::Part& m = maps.parts[i];
     for (int l = 0; l < m.map.n_layers; ++l) {
@@ -227,6 +229,7 @@ FigureData tidy(const LayerHeadMaps& maps, const std::vector<HeadMap>& drawn, co
         run.push_back(m.name.empty() ? "all" : m.name == "B − A" ? "B-A" : m.name);
         layer.push_back(l), head.push_back(h);
         value.push_back(m.map.at(l, h));
+        weight.push_back(m.map.weight(static_cast<std::size_t>(l * m.map.n_kv_heads + h)));
         n.push_back(n_runs == 1 || !m.name.empty() ? 1
                     : counts.empty()               ? static_cast<std::int64_t>(n_runs)
                                                    : counts[static_cast<std::size_t>(l * m.map.n_kv_heads + h)]);
@@ -237,6 +240,7 @@ FigureData tidy(const LayerHeadMaps& maps, const std::vector<HeadMap>& drawn, co
     }
   }
   FigureData data{{{"run", run}, {"layer", layer}, {"kv_head", head}, {"value", value}, {"n", n}}};
+  if (std::ranges::any_of(weight, [](double w) { return w != 1; })) data.columns.push_back({"weight", weight});
   if (o.sort) data.columns.push_back({"place", place});
   if (o.by_layer) data.columns.push_back({"drawn", shown});
   if (!o.heads.empty()) data.columns.push_back({"marked", marked});
@@ -285,12 +289,14 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps
   text += ". Definition: " + std::string(info.definition) + ". ";
   if (o.compare == MapCompare::none) {
     text += describe_runs(runs);
-    text += " Mean over heads " + format_number(mean(maps.parts[0].map)) + ".";
+    text += (maps.parts[0].map.weights.empty() ? " Mean over heads " : " Mean over heads and queries ") +
+            format_number(mean(maps.parts[0].map)) + ".";
   } else {
     text += "A: " + describe_run(*runs[0]) + " B: " + describe_run(*runs[1]);
   }
   if (o.metric == Metric::output_error) text += output_error_notes(runs, o);
   if (!maps.common_oracle.empty()) text += " Both by one " + maps.common_oracle + ".";
+  text += maps.own_oracle;
   if (o.compare != MapCompare::none) text += describe_ended(runs.first(2), o.q);
   if (o.compare != MapCompare::none && tokens_part(*runs[0], *runs[1])) {
     const int common = common_prefix(*runs[0], *runs[1]);

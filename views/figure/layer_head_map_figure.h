@@ -82,6 +82,7 @@ struct LayerHeadMaps {
   };
   std::vector<Part> parts;
   std::string common_oracle;  // common_oracle_note()
+  std::string own_oracle;     // describe_own_oracle(), where there is no common one
   RunCounts counts;           // of what is made of several runs
 };
 /// Depends on metric, q, aggregate, compare and common_oracle of the options alone. Throws Error (bad input): no run, shapes

@@ -57,6 +57,7 @@ std::vector<HeadMap> maps_of(std::span<const RunRecord* const> runs, Metric metr
 
 HeadMap aggregate_of(const std::vector<HeadMap>& maps, Aggregate how) {
   HeadMap result = maps[0];
+  if (maps.size() > 1) result.weights.clear();  // every run's heads count the same
   for (std::size_t i = 0; i < result.values.size(); ++i) {
     std::vector<float> values;
     for (const HeadMap& m : maps) {
@@ -214,9 +215,13 @@ HeadMap aggregate_metric(std::span<const RunRecord* const> runs, Metric metric, 
 }
 
 LayerHeadMaps layer_head_maps(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& o) {
-  if (o.compare != MapCompare::none) return {parts_of(runs, o), common_oracle_note(runs, o), {}};
+  if (o.compare != MapCompare::none) {
+    std::string common = common_oracle_note(runs, o);
+    std::string own = common.empty() ? describe_own_oracle(runs, o.metric, o.q) : "";
+    return {parts_of(runs, o), std::move(common), std::move(own), {}};
+  }
   const std::vector<HeadMap> maps = maps_of(runs, o.metric, o.q);
-  return {{{"", aggregate_of(maps, o.aggregate), {}}}, {}, counts_of(maps)};
+  return {{{"", aggregate_of(maps, o.aggregate), {}}}, {}, describe_own_oracle(runs, o.metric, o.q), counts_of(maps)};
 }
 
 std::vector<HeadMap> drawn_values(const LayerHeadMaps& maps, const LayerHeadMapOptions& o) {

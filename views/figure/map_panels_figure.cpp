@@ -53,6 +53,7 @@ std::vector<NamedMap> difference_maps(std::span<const RunRecord* const> runs, co
   std::vector<int> n = b.n;
   for (std::size_t i = 0; i < difference.values.size(); ++i)
     difference.values[i] -= a.mean.values[i], n[i] = std::min(n[i], a.n[i]);
+  difference.weights.clear();
   ColourScale scale{o.colormap, o.lo, o.hi, 0, std::string(metric_info(o.metric).title)};
   if (o.fit) scale = fitted(scale, {&a.mean, &b.mean});
   const auto [lo, hi] = reach(difference);
@@ -124,6 +125,8 @@ MapSpread map_spread(std::span<const RunRecord* const> runs, Metric metric, std:
       refuse("runs of different shapes", "the same number of layers and KV heads");
   }
   MapSpread out{maps[0], maps[0], std::vector<int>(maps[0].values.size())};
+  if (runs.size() > 1) out.mean.weights.clear();  // every run counts the same
+  out.deviation.weights.clear();
   for (std::size_t i = 0; i < out.n.size(); ++i) {
     double sum = 0, squares = 0;
     for (const HeadMap& map : maps) {

@@ -51,7 +51,10 @@ void add_run(LayerSeries& series, int number, const HeadMap& map, const MetricBy
   for (int layer = 0; layer < map.n_layers; ++layer) {
     for (int head = 0; head < map.n_kv_heads; ++head) {
       if (counts(o, layer, head))
-        series.layers[static_cast<std::size_t>(layer)].push_back({number, head, map.at(layer, head)});
+        series.layers[static_cast<std::size_t>(layer)].push_back(
+            {number, head, map.at(layer, head),
+             map.weight(static_cast<std::size_t>(layer) * static_cast<std::size_t>(map.n_kv_heads) +
+                        static_cast<std::size_t>(head))});
     }
   }
 }
@@ -69,14 +72,13 @@ void add_chance(LayerSeries& series, const std::vector<HeadMap>& of_runs, const 
 }
 
 double mean_of(const LayerSeries& series) {
-  double sum = 0;
-  int n = 0;
+  double sum = 0, weight = 0;
   for (const auto& layer : series.layers) {
     for (const LayerSeries::Value& v : layer) {
-      if (!std::isnan(v.value)) sum += v.value, ++n;
+      if (!std::isnan(v.value)) sum += v.weight * v.value, weight += v.weight;
     }
   }
-  return n > 0 ? sum / n : kNan;
+  return weight > 0 ? sum / weight : kNan;
 }
 
 /// A little more than the values take, so that no dot lies on the frame.
@@ -186,18 +188,22 @@ void draw_axes(FigureBuilder& b, const Box& box, const LayerDistributions& all, 
 FigureData tidy(const LayerDistributions& all) {
   std::vector<std::string> run;
   std::vector<std::int64_t> number, layer, head;
-  std::vector<double> value, chance;
+  std::vector<double> value, chance, weight;
   for (const LayerSeries& series : all.series) {
     for (std::size_t l = 0; l < series.layers.size(); ++l) {
       for (const LayerSeries::Value& v : series.layers[l]) {
         run.push_back(series.name.empty() ? "all" : series.name);
         number.push_back(v.run), layer.push_back(static_cast<std::int64_t>(l)), head.push_back(v.kv_head);
+        weight.push_back(v.weight);
         value.push_back(v.value), chance.push_back(series.chance.empty() ? kNan : series.chance[l]);
       }
     }
   }
-  return {
+  FigureData data{
       {{"run", run}, {"number", number}, {"layer", layer}, {"kv_head", head}, {"value", value}, {"chance", chance}}};
+  // Of a value in the mean over heads.
+  if (std::ranges::any_of(weight, [](double w) { return w != 1; })) data.columns.push_back({"weight", weight});
+  return data;
 }
 
 std::size_t most_of_a_layer(const LayerDistributions& all) {
@@ -224,10 +230,8 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerDistribu
     if (runs.size() > 1) text += " And " + std::to_string(runs.size() - 1) + " more runs.";
   } else {
     text += "A: " + describe_run(*runs[0]) + " B: " + describe_run(*runs[1]);
-    if (const auto common = yardstick(runs, o))
-      text += " Both by one " + common->note(*runs[0], *runs[1], resolve_query(*runs[0], o.q)) + ".";
   }
-  return text + describe_preview(o.preview || o.preview_b);
+  return text + all.oracle + describe_preview(o.preview || o.preview_b);
 }
 
 }  // namespace
@@ -252,6 +256,8 @@ LayerDistributions layer_distributions(std::span<const RunRecord* const> runs, c
   }
   const std::optional<CommonOracle> common = yardstick(runs, o);
   LayerDistributions all{.series = {}, .lo = o.lo, .hi = o.hi};
+  all.oracle = common ? " Both by one " + common->note(*runs[0], *runs[1], resolve_query(*runs[0], o.q)) + "."
+                      : describe_own_oracle(runs, o.metric, o.q);
   std::vector<HeadMap> chance;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (all.series.empty() || o.with_b)

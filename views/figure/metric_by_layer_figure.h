@@ -39,8 +39,9 @@ Quartiles quartiles(std::vector<double> values);
 struct LayerSeries {
   std::string name;  // "A"; empty for what stands alone
   struct Value {
-    int run, kv_head;  // run: its number among those given
-    double value;      // NaN: none
+    int run, kv_head;   // run: its number among those given
+    double value;       // NaN: none
+    double weight = 1;  // in the mean, HeadMap::weights
   };
   std::vector<std::vector<Value>> layers;
   std::vector<double> chance;  // mean over the layer's heads; empty unless asked for, NaN where nothing was chosen
@@ -49,6 +50,8 @@ struct LayerSeries {
 struct LayerDistributions {
   std::vector<LayerSeries> series;
   double lo = 0, hi = 1;  // of the axis
+  std::string
+      oracle{};  // whose oracle: describe_own_oracle(), or " Both by one shared oracle, ..."; empty where none is asked
   int n_layers() const { return static_cast<int>(series.at(0).layers.size()); }
 };
 /// Throws Error (bad input): no run, shapes differ, with_b without exactly two runs.

@@ -14,7 +14,12 @@ Cursor cursor(const Selection& selection, const RunRecord& run) {
 }
 
 void choose_metric(Selection& selection, Metric metric) {
-  if (selection.metric != metric) selection.map.clip = selection.map.clip_b = {};
+  if (selection.metric != metric) {
+    selection.map.clip = selection.map.clip_b = {};
+    // A scale from 0 to 1 is of no use to a metric without a natural maximum; one that a person fitted stays so.
+    const bool fits = !metric_info(metric).is_share, fitted = !metric_info(selection.metric).is_share;
+    if (fits != fitted) selection.map.fit = fits;
+  }
   selection.metric = metric;
   selection.metric_chosen = true;
 }

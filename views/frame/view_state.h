@@ -79,7 +79,8 @@ struct Selection {
   Playback play;
 };
 
-/// Takes a metric because somebody asked for it: thumbs that were set for the one before go.
+/// Takes a metric because somebody asked for it: thumbs that were set for the one before go, and one without a natural maximum
+/// opens on a scale that fits its values.
 void choose_metric(Selection& selection, Metric metric);
 /// For another run: no token, no range and no position of the one before.
 void start_over(Selection& selection);

@@ -51,6 +51,7 @@ void InspectorRows::add(const std::string& name, const std::string& id, const st
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
   wrapped_text_in(services_.theme->palette.muted, name);
+  services_.items->add_text(item + ".name", last_item(), name);
   add_value(item, value);
   if (of_b) add_value(item + ".b", *of_b);
 }

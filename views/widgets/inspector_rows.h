@@ -1,5 +1,6 @@
 #pragma once
-// Names and values below each other, with a column for B where there is one. Items "inspector.<id>" and "inspector.<id>.b".
+// Names and values below each other, with a column for B where there is one. Items "inspector.<id>", "inspector.<id>.b" and
+// "inspector.<id>.name".
 
 #include <optional>
 #include <string>

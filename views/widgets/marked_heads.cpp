@@ -20,7 +20,8 @@ std::vector<MarkedHeads::Row> rows_of(const std::optional<CommonOracle>& common,
     const bool judged = common && info.needs_oracle;
     const HeadMap map = judged ? common->metric(run, info.metric, q) : head_metric(run, info.metric, q);
     const double marked = mean_over(map, heads);
-    if (!std::isnan(marked)) rows.push_back({std::string(info.title), number(marked), number(mean(map))});
+    if (!std::isnan(marked))
+      rows.push_back({std::string(info.title), info.title_with_base(), number(marked), number(mean(map))});
   }
   return rows;
 }
@@ -28,12 +29,14 @@ std::vector<MarkedHeads::Row> rows_of(const std::optional<CommonOracle>& common,
 }  // namespace
 
 double mean_over(const HeadMap& map, const HeadSet& heads) {
-  double sum = 0;
-  int n = 0;
+  double sum = 0, weight = 0;
   for (const KvHead head : heads.within(map.n_layers, map.n_kv_heads)) {
-    if (const float v = map.at(head.layer, head.kv_head); !std::isnan(v)) sum += static_cast<double>(v), ++n;
+    const float v = map.at(head.layer, head.kv_head);
+    if (std::isnan(v)) continue;
+    const double w = map.weight(static_cast<std::size_t>(head.layer * map.n_kv_heads + head.kv_head));
+    sum += w * v, weight += w;
   }
-  return n > 0 ? sum / n : std::numeric_limits<double>::quiet_NaN();
+  return weight > 0 ? sum / weight : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::optional<MarkedHeads::Rows> MarkedHeads::rows(const ViewContext& context, const ShownRun* b, std::int32_t q_b) {

@@ -17,6 +17,7 @@ class MarkedHeads {
   explicit MarkedHeads(const ViewServices& services) : aside_(services.wake) {}
   struct Row {
     std::string metric;       // title
+    std::string label;        // with what it counts: "Density (incl. sinks)"
     std::string marked, all;  // "0.31", "0.25"
   };
   struct Rows {

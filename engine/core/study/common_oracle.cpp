@@ -68,10 +68,12 @@ std::string CommonOracle::note(const RunRecord& a, const RunRecord& b, std::int3
   OracleSpec kind = spec_;
   kind.budget.reset();
   const std::string title = kind.title() == OracleSpec().title() ? "" : " (" + kind.title() + ")";
-  const std::string capacity =
-      is_own_ ? "as many tokens as both keep"
-              : std::to_string(std::min(tokens_, n_)) + " of " + std::to_string(n_) + " tokens a head";
-  return "common oracle" + title + ": " + capacity + ", chance A " + chance(a) + ", B " + chance(b);
+  const int held = std::min(tokens_, n_);
+  const std::string capacity = is_own_
+                                   ? "as many tokens as both keep"
+                                   : "k = " + std::to_string(held - n_sink_ - window_) + " of " + std::to_string(n_) +
+                                         " tokens, " + std::to_string(held) + " with sinks and window";
+  return "shared oracle" + title + ", " + capacity + "; chance A " + chance(a) + ", B " + chance(b);
 }
 
 }  // namespace kvscope

@@ -32,9 +32,10 @@ class CommonOracle {
   /// Whether it asks a run more than its own oracle does: by q, somebody has lost a token in some head.
   bool asks(std::int32_t q) const;
   const OracleSpec& spec() const { return spec_; }
-  int tokens() const { return tokens_; }  // of the capacity, sinks and window included
-  /// "common oracle: 88 of 180 tokens a head, chance A 0.01, B 0.23": means over the heads at q. Of runs that hold the same:
-  /// "common oracle: as many tokens as both keep, ...".
+  bool is_own() const { return is_own_; }  // runs that hold the same: what it asks is what each one's own oracle asks
+  int tokens() const { return tokens_; }   // of the capacity, sinks and window included
+  /// "shared oracle, k = 68 of 180 tokens, 88 with sinks and window; chance A 0.01, B 0.23": means over the heads at q. Of runs that
+  /// hold the same: "shared oracle, as many tokens as both keep; ...".
   std::string note(const RunRecord& a, const RunRecord& b, std::int32_t q) const;
 
  private:

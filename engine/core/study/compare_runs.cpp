@@ -57,6 +57,16 @@ bool same_prompt(const RunRecord& a, const RunRecord& b) {
   return a.prompt_len == b.prompt_len && common_prefix(a, b) >= a.prompt_len;
 }
 
+double answer_nll(const RunRecord& run) {
+  double sum = 0;
+  int n = 0;
+  const bool answers = run.n_tokens() > run.prompt_len;
+  for (std::size_t i = answers ? static_cast<std::size_t>(run.prompt_len) : 0; i < run.logprobs.size(); ++i) {
+    if (std::isfinite(run.logprobs[i])) sum -= run.logprobs[i], ++n;
+  }
+  return n > 0 ? sum / n : std::numeric_limits<double>::quiet_NaN();
+}
+
 RunComparison compare_runs(const RunRecord& a, const RunRecord& b) {
   check_shapes(a.model, b.model);
   RunComparison result;

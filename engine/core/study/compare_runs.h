@@ -31,6 +31,9 @@ bool same_prompt(const RunRecord& a, const RunRecord& b);
 /// Whether both go on after these, with different tokens: RunComparison::diverged alone.
 bool tokens_part(const RunRecord& a, const RunRecord& b);
 
+/// Mean negative log-probability of the answer's tokens, or of the whole text where nothing was answered; nats. NaN without any.
+double answer_nll(const RunRecord& run);
+
 /// Throws Error (bad input) if the runs are of models of different shape or vocabulary.
 RunComparison compare_runs(const RunRecord& a, const RunRecord& b);
 

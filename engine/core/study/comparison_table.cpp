@@ -13,6 +13,7 @@
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/common_oracle.h"
 #include "engine/core/study/compare_runs.h"
+#include "engine/core/study/oracle_label.h"
 #include "engine/core/study/output_error.h"
 #include "engine/core/support/text.h"
 
@@ -128,27 +129,54 @@ double step_ms(const RunRecord& run) {
   return run.timings.decode_steps > 0 ? 1000 * run.timings.decode_s / run.timings.decode_steps : kNaN;
 }
 
+/// Of the whole runs. No difference: an oracle that holds more tokens is met more often by chance.
+void add_own_recall(std::vector<ComparisonRow>& rows, const RunRecord& a, const RunRecord& b) {
+  if (a.future_mass.empty() && b.future_mass.empty()) return;
+  const OracleMean of_a = mean_of(Oracle(a)), of_b = mean_of(Oracle(b));
+  ComparisonRow row = numbers("own recall", of_a.recall, of_b.recall,
+                              std::string(kRecallDefinition) + ". Over the whole run, as in the list of runs");
+  row.difference.clear();
+  row.label = "recall (" + oracle_label(OracleOf::own, of_a, of_b) + ")";
+  rows.push_back(std::move(row));
+}
+
+/// Up to query q, by one oracle for both where they have the same text.
+void add_judged(std::vector<ComparisonRow>& rows, const RunRecord& a, const RunRecord& b, std::int32_t q) {
+  const auto common = CommonOracle::of(a, b);
+  if (!common && (a.future_mass.empty() || b.future_mass.empty())) return;
+  const OracleMean of_a = mean_of(common ? common->oracle(a) : Oracle(a), q),
+                   of_b = mean_of(common ? common->oracle(b) : Oracle(b), q);
+  const bool shared = common && !common->is_own();
+  const std::string oracle = oracle_label(shared ? OracleOf::shared : OracleOf::own, of_a, of_b),
+                    by = ", mean over heads and queries up to " + std::to_string(q) +
+                         (shared ? " (one oracle for both: " + std::to_string(common->tokens()) +
+                                       " tokens a head, sinks and window counted)"
+                          : common ? " (both hold the same tokens, so that their own oracles are one)"
+                                   : " (each by the oracle of its own run: their texts part, and so do their futures)");
+  const auto add = [&](const char* name, const char* title, double value_a, double value_b, const char* definition) {
+    rows.push_back(numbers(name, value_a, value_b, definition + by));
+    rows.back().label = std::string(title) + " (" + oracle + ")";
+  };
+  add("above chance", "recall above chance", of_a.above_chance(), of_b.above_chance(),
+      "(recall - chance) / (1 - chance): 0 is a random choice, 1 the oracle's, whatever the budget");
+  add("oracle recall", "recall", of_a.recall, of_b.recall, "share of the oracle's choice that is kept");
+  add("chance", "chance", of_a.chance, of_b.chance, "recall of as many tokens drawn at random");
+  add("mass kept", "mass kept", of_a.mass_kept, of_b.mass_kept,
+      "future attention on what is kept / on all that could be evicted");
+  rows.back().label.clear();  // all that could be evicted: no oracle's choice
+}
+
 void add_kept(std::vector<ComparisonRow>& rows, const RunRecord& a, const RunRecord& b, std::int32_t q) {
   const auto add = [&](const char* name, Metric metric, const char* definition) {
     rows.push_back(numbers(name, mean(head_metric(a, metric, q)), mean(head_metric(b, metric, q)), definition));
   };
   rows.push_back(numbers("in cache", tokens_in_cache(a, q), tokens_in_cache(b, q),
                          "tokens in the cache of a head, window and sinks counted, mean over the heads"));
-  add("density", Metric::density, "tokens kept / tokens, of those that have left the window, mean over the heads");
-  const auto common = CommonOracle::of(a, b);
-  if (!common && (a.future_mass.empty() || b.future_mass.empty())) return;
-  const std::string by = common ? " (one oracle for both: " + std::to_string(common->tokens()) +
-                                      " tokens a head, sinks and window counted)"
-                                : " (each by the oracle of its own run: their texts part, and so do their futures)";
-  const auto judged = [&](const char* name, Metric metric, const char* definition) {
-    const auto value = [&](const RunRecord& run) {
-      return mean(common ? common->metric(run, metric, q) : head_metric(run, metric, q));
-    };
-    rows.push_back(numbers(name, value(a), value(b), definition + by));
-  };
-  judged("oracle recall", Metric::recall, "share of the oracle's choice that is kept");
-  judged("chance", Metric::chance, "recall of as many tokens drawn at random");
-  judged("mass kept", Metric::mass_kept, "future attention on what is kept / on all that could be evicted");
+  add("density", Metric::density,
+      "tokens kept / tokens, of those that have left the window, sinks included, mean over the heads");
+  rows.back().label = "density (incl. sinks)";
+  add_own_recall(rows, a, b);
+  add_judged(rows, a, b, q);
 }
 
 }  // namespace
@@ -174,6 +202,11 @@ ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::in
                      : "The same tokens as far as the shorter goes, " + std::to_string(common.n_common);
   table.came_of.push_back(words("prompt + answer", length_text(a), length_text(b)));
   const std::int32_t last = std::min(q, common.q);
+  if (!b_is_preview && a.n_tokens() > a.prompt_len && b.n_tokens() > b.prompt_len) {
+    table.came_of.push_back(numbers("NLL of the answer", answer_nll(a), answer_nll(b),
+                                    "nats per token, mean over the tokens of each run's own answer"));
+    if (common.diverged) table.came_of.back().difference.clear();  // of two texts
+  }
   const bool is_all = common.n_common == std::max(a.n_tokens(), b.n_tokens()) || common.n_common == 0;
   if (!b_is_preview)
     table.came_of.push_back(numbers(

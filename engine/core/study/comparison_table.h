@@ -9,10 +9,12 @@
 namespace kvscope {
 
 struct ComparisonRow {
-  std::string name;        // "density"
+  std::string name;        // "density", "oracle recall"
   std::string a, b;        // as text; "–" where there is none
   std::string difference;  // B - A of numbers; empty for words
   std::string definition;  // what the numbers are; empty for words
+  std::string label{};     // the name with what it goes by: "recall (shared oracle, k = 68)"; empty: the name will do
+  const std::string& shown_name() const { return label.empty() ? name : label; }
   bool differs() const { return a != b; }
 };
 struct ComparisonTable {
@@ -21,8 +23,10 @@ struct ComparisonTable {
   std::string tokens;                  // "same tokens", "tokens part at 120", in words
 };
 
-/// At most at query q of both. What one run is held against is one oracle (CommonOracle). A preview has no likelihood,
-/// output error or time of its own. Throws Error (bad input) for models of different shape or vocabulary.
+/// At most at query q of both. Of recall there are two kinds, and the labels tell them apart: that of the whole run by its own
+/// oracle, the number that the run has everywhere, and that up to the query by one oracle for both (CommonOracle), in which
+/// above chance comes first, since recall alone rises with the budget. A preview has no likelihood, output error or time of
+/// its own. Throws Error (bad input) for models of different shape or vocabulary.
 ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::int32_t q, bool b_is_preview = false);
 
 }  // namespace kvscope

@@ -216,28 +216,51 @@ OracleSet::OracleSet(const RunRecord& run, int layer, int kv_head, std::int32_t 
   keeps_ = oracle.keeps(layer, kv_head, q);
 }
 
-OracleMean mean_of(std::span<const OracleCounts> curve) {
-  OracleMean mean;
-  std::int64_t n_mass = 0;
-  for (const OracleCounts& counts : curve) {
-    if (const double kept = counts.mass_kept(); !std::isnan(kept)) mean.mass_kept += kept, ++n_mass;
-    if (!counts.chosen) continue;
-    ++mean.n;
-    mean.recall += counts.recall();
-    mean.chance += counts.chance();
-    mean.mass_recall += counts.mass_recall();
-  }
-  mean.recall /= static_cast<double>(mean.n);  // 0 / 0 is the NaN that no query means
-  mean.chance /= static_cast<double>(mean.n);
-  mean.mass_recall /= static_cast<double>(mean.n);
-  mean.mass_kept /= static_cast<double>(n_mass);
+void MeanOverPairs::add(const OracleCounts& counts) {
+  if (const double kept = counts.mass_kept(); !std::isnan(kept)) sums_.mass_kept += kept, ++n_mass_;
+  if (!counts.chosen) return;
+  if (sums_.n == 0) first_capacity_ = counts.capacity;
+  sums_.one_capacity = sums_.one_capacity && counts.capacity == first_capacity_;
+  ++sums_.n;
+  sums_.recall += counts.recall();
+  sums_.chance += counts.chance();
+  sums_.mass_recall += counts.mass_recall();
+  sums_.capacity += counts.capacity;
+}
+
+OracleMean MeanOverPairs::value() const {
+  OracleMean mean = sums_;
+  const auto n = static_cast<double>(mean.n);
+  for (double* sum : {&mean.recall, &mean.chance, &mean.mass_recall, &mean.capacity})
+    *sum /= n;  // 0 / 0 is the NaN that no pair means
+  mean.mass_kept /= static_cast<double>(n_mass_);
   return mean;
 }
 
-OracleMean mean_of(const Oracle& oracle) {
-  std::vector<OracleCounts> all;
-  for (const auto& curve : oracle.curves()) all.insert(all.end(), curve.begin(), curve.end());
-  return mean_of(all);
+OracleMean mean_of(std::span<const OracleCounts> curve) {
+  MeanOverPairs mean;
+  for (const OracleCounts& counts : curve) mean.add(counts);
+  return mean.value();
+}
+
+OracleMean mean_at(const Oracle& oracle, std::int32_t q) {
+  MeanOverPairs mean;
+  q = std::min(q, oracle.n_queries() - 1);
+  for (int layer = 0; layer < oracle.n_layers(); ++layer) {
+    for (int head = 0; head < oracle.n_kv_heads(); ++head) mean.add(oracle.counts(layer, head, q));
+  }
+  return mean.value();
+}
+
+OracleMean mean_of(const Oracle& oracle, std::int32_t q) {
+  MeanOverPairs mean;
+  if (oracle.is_known()) {
+    for (const auto& curve : oracle.curves()) {
+      const std::size_t n = std::min(curve.size(), static_cast<std::size_t>(std::max(q, -1) + std::int64_t{1}));
+      for (const OracleCounts& counts : std::span(curve).first(n)) mean.add(counts);
+    }
+  }
+  return mean.value();
 }
 
 }  // namespace kvscope

@@ -59,6 +59,8 @@ class Oracle {
 
   /// Whether the masses that it goes by were recorded.
   bool is_known() const { return !effect_.empty(); }
+  int n_layers() const { return run_.model.n_layers; }
+  int n_kv_heads() const { return run_.model.n_kv_heads; }
   const OracleSpec& spec() const { return spec_; }
   /// Queries that it can speak of: those that were made, and that the teacher has seen.
   int n_queries() const { return n_queries_; }
@@ -162,16 +164,31 @@ constexpr std::uint8_t verdict_code(const VerdictOfEviction& found) {
 /// The same for every token of every head, [n_layers * n_kv_heads][n_tokens]; empty without an oracle.
 std::vector<std::vector<VerdictOfEviction>> eviction_verdicts(const RunRecord& run);
 
-/// Means of a head over the queries up to q_end at which something was chosen.
+/// Means over (head, query) pairs at which something was chosen, each with the same weight. Over all heads and queries of a
+/// run these are THE recall, chance and mass recall of the run, wherever one is shown (docs/oracle.md says why).
 struct OracleMean {
-  std::int64_t n = 0;  // of these
+  std::int64_t n = 0;  // pairs
   double recall = 0, chance = 0, mass_recall = 0;
-  double mass_kept = 0;  // over all queries with an eligible token
+  double mass_kept = 0;      // over all pairs with an eligible token
+  double capacity = 0;       // tokens that the oracle holds, k
+  bool one_capacity = true;  // it is the same at every pair
   /// (mean recall - mean chance) / (1 - mean chance): 0 is random, 1 the oracle.
   double above_chance() const { return (recall - chance) / (1 - chance); }
 };
+class MeanOverPairs {
+ public:
+  void add(const OracleCounts& counts);
+  OracleMean value() const;
+
+ private:
+  OracleMean sums_;
+  std::int64_t n_mass_ = 0;
+  std::int32_t first_capacity_ = 0;
+};
 OracleMean mean_of(std::span<const OracleCounts> curve);
-/// Over all heads and queries, every (head, query) with the same weight. NaN where n is 0.
-OracleMean mean_of(const Oracle& oracle);
+/// Over the heads at one query, or at the last one that the oracle has seen.
+OracleMean mean_at(const Oracle& oracle, std::int32_t q);
+/// Over all heads and the queries up to `q`. NaN where n is 0.
+OracleMean mean_of(const Oracle& oracle, std::int32_t q = std::numeric_limits<std::int32_t>::max());
 
 }  // namespace kvscope

@@ -18,10 +18,12 @@ constexpr MetricInfo kMetrics[] = {
     {Metric::density, "density", "Density",
      "kept tokens outside the window / all tokens outside the window (t <= q - window); "
      "sinks count, the window does not",
-     false},
+     false, "incl. sinks"},
     {Metric::evict_ratio, "evict_ratio", "Evict ratio",
-     "1 - kept / all tokens between sinks and window (n_sink <= t <= q - window): 0 is dense, 1 is window only", false},
-    {Metric::cache_share, "cache_share", "Cache share", "kept tokens / (q + 1); window and sinks count", false},
+     "1 - kept / all tokens between sinks and window (n_sink <= t <= q - window): 0 is dense, 1 is window only", false,
+     "without sinks"},
+    {Metric::cache_share, "cache_share", "Cache share", "kept tokens / (q + 1); window and sinks count", false,
+     "incl. sinks and window"},
     {Metric::recall, "recall", "Oracle recall",
      "share of the oracle's tokens that the policy keeps too, over eligible tokens (n_sink <= t <= q - window); the "
      "oracle holds as many as the policy keeps at q, those of most future attention; no value where nothing was chosen",
@@ -33,7 +35,7 @@ constexpr MetricInfo kMetrics[] = {
     {Metric::above_chance, "above_chance", "Recall above chance",
      "(mean recall - mean chance) / (1 - mean chance), means over the queries up to q at which something was chosen: "
      "0 is random, 1 the oracle",
-     true},
+     true, "", false},
     {Metric::mass_kept, "mass_kept", "Mass kept",
      "future attention mass of the kept tokens / that of all eligible tokens (n_sink <= t <= q - window)", true},
     {Metric::mass_kept_but_first, "mass_kept_but_first", "Mass kept but first",
@@ -43,13 +45,13 @@ constexpr MetricInfo kMetrics[] = {
      "not bounded by 1, as the oracle may rank by decayed mass; no value where nothing was chosen",
      true},
     {Metric::regret, "regret", "Regret",
-     "1 - mass recall: the share of the oracle's future attention mass that the kept tokens miss", true},
+     "1 - mass recall: the share of the oracle's future attention mass that the kept tokens miss", true, "", false},
     {Metric::output_error, "output_error", "Output error",
      "norm of what eviction changes in the head group's part of the attention output, |sum over its query heads of "
      "(o over all tokens - o over kept and read ones) W_o| / |o W_o| of the layer's whole output over all tokens, both "
      "in one pass over the run's own tokens under its lifetimes; sqrt(sum of squares / sum of squares) over the queries "
      "up to q for which something is evicted or unread",
-     false},
+     false, "", false},
     {Metric::read_mass, "read_mass", "Read mass",
      "share of a query's dense attention, on the tokens before its own page of 16, that lies on the pages it read, mean "
      "over the group and over the queries up to q; only of heads that read pages, measured with the output error",
@@ -123,13 +125,17 @@ float value_of(const OracleCounts& counts, Metric metric) {
   }
 }
 
-float oracle_value(const Oracle& oracle, Metric metric, int layer, int kv_head, std::int32_t q) {
-  if (metric != Metric::mean_recall && metric != Metric::above_chance) {
-    return value_of(oracle.counts(layer, kv_head, q), metric);
+/// Means over the queries up to q. Their weights make the mean over heads that over all pairs: a head's share above chance is
+/// a quotient, so that its denominator weighs it.
+void set_means(HeadMap& map, const Oracle& oracle, Metric metric, std::int32_t q) {
+  const auto curves = oracle.curves();
+  map.weights.assign(map.values.size(), 0);
+  for (std::size_t head = 0; head < curves.size(); ++head) {
+    const OracleMean mean = mean_of(std::span(curves[head]).first(static_cast<std::size_t>(q) + 1));
+    const bool above = metric == Metric::above_chance;
+    map.values[head] = static_cast<float>(above ? mean.above_chance() : mean.recall);
+    if (mean.n > 0) map.weights[head] = static_cast<double>(mean.n) * (above ? 1 - mean.chance : 1);
   }
-  const std::vector<OracleCounts> curve = oracle.curve(layer, kv_head);
-  const OracleMean mean = mean_of(std::span(curve).first(static_cast<std::size_t>(q) + 1));
-  return static_cast<float>(metric == Metric::mean_recall ? mean.recall : mean.above_chance());
 }
 
 HeadMap empty_map(const RunRecord& run) {
@@ -178,6 +184,10 @@ bool tells_recall_so_far(const RunRecord& run, std::int32_t q) {
 
 std::span<const MetricInfo> metric_list() { return kMetrics; }
 
+std::string MetricInfo::title_with_base() const {
+  return std::string(title) + (base.empty() ? "" : " (" + std::string(base) + ")");
+}
+
 const MetricInfo* find_metric(std::string_view name) {
   for (const MetricInfo& info : kMetrics) {
     if (info.name == name) return &info;
@@ -216,9 +226,13 @@ HeadMap head_metric(const Oracle& oracle, const RunRecord& run, Metric metric, s
   HeadMap map = empty_map(run);
   q = std::min(q, oracle.n_queries() - 1);
   if (q < 0 || !oracle.is_known()) return map;
+  if (metric == Metric::mean_recall || metric == Metric::above_chance) {
+    set_means(map, oracle, metric, q);
+    return map;
+  }
   auto value = map.values.begin();
   for (int layer = 0; layer < map.n_layers; ++layer) {
-    for (int head = 0; head < map.n_kv_heads; ++head) *value++ = oracle_value(oracle, metric, layer, head, q);
+    for (int head = 0; head < map.n_kv_heads; ++head) *value++ = value_of(oracle.counts(layer, head, q), metric);
   }
   return map;
 }
@@ -242,14 +256,13 @@ TokenState token_state(const RunRecord& run, const RetentionGeometry& geometry, 
 }
 
 double mean(const HeadMap& map) {
-  double sum = 0;
-  int n = 0;
-  for (const float value : map.values) {
-    if (std::isnan(value)) continue;
-    sum += value;
-    ++n;
+  double sum = 0, weight = 0;
+  for (std::size_t head = 0; head < map.values.size(); ++head) {
+    if (std::isnan(map.values[head])) continue;
+    sum += map.weight(head) * map.values[head];
+    weight += map.weight(head);
   }
-  return n > 0 ? sum / n : std::numeric_limits<double>::quiet_NaN();
+  return weight > 0 ? sum / weight : std::numeric_limits<double>::quiet_NaN();
 }
 
 Occupancy occupancy(const RunRecord& run, int layer, int kv_head) {

@@ -34,6 +34,11 @@ struct MetricInfo {
   std::string_view title;       // "Density"
   std::string_view definition;  // formula in words, window in or out, which oracle
   bool needs_oracle;
+  std::string_view base{};  // of a share: whether sinks count, where a list has metrics of both kinds
+  bool is_share = true;     // 0 to 1 is its natural scale; else a scale is fitted to the values
+
+  /// "Density (incl. sinks)".
+  std::string title_with_base() const;
 };
 std::span<const MetricInfo> metric_list();
 const MetricInfo* find_metric(std::string_view name);
@@ -42,6 +47,10 @@ const MetricInfo* find_metric(std::string_view name);
 struct HeadMap {
   int n_layers = 0, n_kv_heads = 0;
   std::vector<float> values;
+  /// What each value counts for in a mean over heads: of a mean over queries their number, so that the mean over heads is
+  /// that over all (head, query) pairs. Empty: all the same.
+  std::vector<double> weights{};
+  double weight(std::size_t head) const { return weights.empty() ? 1 : weights[head]; }
   float at(int layer, int kv_head) const { return values[static_cast<std::size_t>(layer) * n_kv_heads + kv_head]; }
 };
 
@@ -74,7 +83,8 @@ TokenState token_state(const RunRecord& run, const RetentionGeometry& geometry, 
 /// text of a run that was read under its policy from the first token on is its prompt too; from that tokens have left.
 bool prompt_was_dense(const RunRecord& run);
 
-/// Mean of the values that are not NaN; NaN if there is none.
+/// Mean of the values that are not NaN, by their weights; NaN if there is none. Of mean_recall and above_chance it is what
+/// mean_of(Oracle, q) says of the run.
 double mean(const HeadMap& map);
 
 /// Kept tokens of one head at each q, split in sinks, window and long-range: what the occupancy plot stacks.

@@ -23,7 +23,9 @@ constexpr RunQuantityInfo kQuantities[] = {
     {RunQuantity::density, "density", "Density", "", "tokens kept / tokens, of those that have left the window",
      "KV heads"},
     {RunQuantity::recall, "recall", "Recall", "",
-     "share of the oracle's choice that the policy keeps at each query; none where nothing was chosen", "KV heads"},
+     "share of the run's own oracle's choice that the policy keeps, mean over (head, query) pairs at which something was "
+     "chosen",
+     "KV heads"},
     {RunQuantity::output_error, "output_error", "Output error", "",
      "|change of a layer's attention output| / |that output|, by tokens that the policy had evicted or left unread",
      "layers"},
@@ -67,6 +69,9 @@ class Values {
     }
   }
 
+  /// Of the parts that were asked for.
+  OracleMean oracle_mean() const { return over_pairs_.value(); }
+
  private:
   std::vector<double> none() const { return std::vector<double>(range_.size(), kNaN); }
 
@@ -82,8 +87,10 @@ class Values {
   std::vector<double> recall(int head) const {
     if (!oracle_->is_known()) return none();
     const int kv_heads = run_.model.n_kv_heads;
-    return of_range(oracle_->curve(head / kv_heads, head % kv_heads),
-                    [](const OracleCounts& counts) { return counts.recall(); });
+    return of_range(oracle_->curve(head / kv_heads, head % kv_heads), [this](const OracleCounts& counts) {
+      over_pairs_.add(counts);
+      return counts.recall();
+    });
   }
 
   /// Tokens alive at q: all of them, or those behind the window as a share of what the policy has decided on.
@@ -119,6 +126,7 @@ class Values {
   RunQuantity quantity_;
   Range range_;
   std::optional<Oracle> oracle_;
+  mutable MeanOverPairs over_pairs_;
 };
 
 /// The parts that count: all, or those of these heads.
@@ -143,6 +151,7 @@ struct Mean {
   void add(double v) {
     if (!std::isnan(v)) sum += v, ++n;
   }
+  void take(const Mean& other) { sum += other.sum, n += other.n; }
   double value() const { return n > 0 ? sum / n : kNaN; }
 };
 
@@ -169,15 +178,19 @@ void set_range(CurvePoint& point, std::span<const Mean> at_position) {
   }
 }
 
-/// `of(part)` gives the values of the range's positions; `length`: of the part that was asked for.
+/// `of(part)` gives the values of the range's positions; `length`: of the part that was asked for. Of recall, whose heads have
+/// values at other queries each, every value has the same weight, else every part.
 template <typename Of>
-RunCurve summarise(Range range, std::int32_t length, int n_points, const std::vector<int>& parts, Of of) {
+RunCurve summarise(RunQuantity quantity, Range range, std::int32_t length, int n_points, const std::vector<int>& parts,
+                   Of of) {
   RunCurve curve{.points = {}, .mean = kNaN, .n_parts = static_cast<int>(parts.size())};
   if (range.size() == 0) return curve;
   curve.points = points_over(range, length, n_points);
   std::vector<std::vector<double>> of_parts(curve.points.size());
   std::vector<Mean> at_position(range.size());
   const auto index = [&](std::int32_t position) { return static_cast<std::size_t>(position - range.begin); };
+  const bool by_value = quantity == RunQuantity::recall;
+  std::vector<Mean> in_point(curve.points.size());
   Mean whole;
   for (const int part : parts) {
     const std::vector<double> values = of(part);
@@ -188,17 +201,19 @@ RunCurve summarise(Range range, std::int32_t length, int n_points, const std::ve
       Mean here;
       for (std::int32_t p = point.first; p <= point.last; ++p) here.add(values[index(p)]);
       point.n = std::max(point.n, here.n);
+      point.pairs += here.n;
+      in_point[i].take(here);
       if (here.n > 0) of_parts[i].push_back(here.value());
     }
-    whole.add(of_part.value());
+    by_value ? whole.take(of_part) : whole.add(of_part.value());
   }
   curve.mean = whole.value();
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
     CurvePoint& point = curve.points[i];
     std::ranges::sort(of_parts[i]);
     Mean mean;
-    for (const double v : of_parts[i]) mean.add(v);
-    point.mean = mean.value();
+    for (const double v : of_parts[i]) mean.add(v);  // in this order: to the last digit as files have it
+    point.mean = by_value ? in_point[i].value() : mean.value();
     point.low = mean.n > 0 ? quantile(of_parts[i], 0.25) : kNaN;
     point.high = mean.n > 0 ? quantile(of_parts[i], 0.75) : kNaN;
     set_range(
@@ -220,8 +235,10 @@ RunCurve run_curve(const RunRecord& run, RunQuantity quantity, int n_points, std
                    CurvePart part) {
   const Range range = range_of(part, run.n_tokens());
   const Values values(run, quantity, range);
-  return summarise(range, length_of(part, range), n_points, parts_of(values, run, quantity, heads),
-                   [&](int i) { return values.of(i); });
+  RunCurve curve = summarise(quantity, range, length_of(part, range), n_points, parts_of(values, run, quantity, heads),
+                             [&](int i) { return values.of(i); });
+  curve.oracle = values.oracle_mean();
+  return curve;
 }
 
 RunCurve run_curve_difference(const RunRecord& a, const RunRecord& b, RunQuantity quantity, int n_points,
@@ -232,7 +249,7 @@ RunCurve run_curve_difference(const RunRecord& a, const RunRecord& b, RunQuantit
   const auto common = static_cast<std::int32_t>(std::mismatch(a.ids.begin(), end, b.ids.begin()).first - a.ids.begin());
   const Range range = range_of(part, common);
   const Values of_a(a, quantity, range), of_b(b, quantity, range);
-  return summarise(range, length_of(part, range), n_points, parts_of(of_a, a, quantity, heads), [&](int i) {
+  return summarise(quantity, range, length_of(part, range), n_points, parts_of(of_a, a, quantity, heads), [&](int i) {
     std::vector<double> difference = of_b.of(i);
     const std::vector<double> other = of_a.of(i);
     for (std::size_t p = 0; p < difference.size(); ++p) difference[p] -= other[p];

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/core/record/run_record.h"
+#include "engine/core/study/oracle.h"
 
 namespace kvscope {
 
@@ -27,15 +28,18 @@ const RunQuantityInfo& info_of(RunQuantity quantity);
 /// Positions first ... last as one point.
 struct CurvePoint {
   std::int32_t first = 0, last = 0;
-  int n = 0;                       // positions of these that have a value
-  double mean = 0;                 // over parts, of each part's mean over these positions; NaN without a value
-  double low = 0, high = 0;        // quartiles over the parts of the same
+  int n = 0;                 // positions of these that have a value
+  double mean = 0;           // over parts, of each part's mean over these positions; of recall over all pairs of part
+                             // and position that have a value. NaN without one
+  double low = 0, high = 0;  // quartiles over the parts of the same
   double least = 0, greatest = 0;  // of these positions, each its mean over the parts: what `mean` hides
+  std::int64_t pairs = 0;          // of part and position that have a value
 };
 struct RunCurve {
   std::vector<CurvePoint> points;  // ascending, without gaps
-  double mean = 0;                 // over parts, of each part's mean over these positions; NaN without a value
+  double mean = 0;                 // as that of a point: of recall and a whole run it is mean_of(Oracle).recall
   int n_parts = 0;                 // heads, layers, or 1
+  OracleMean oracle{};             // of recall over the same pairs; else n is 0
 };
 
 /// Positions first ... first + count - 1; count 0: to the run's end.
