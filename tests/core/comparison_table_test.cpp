@@ -129,7 +129,7 @@ TEST_CASE(
   const RunRecord a = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"});
   const OracleMean own = mean_of(Oracle(a));
   for (const char* policy : {"kvpop:budget=120,sinks=4,window=16", "threshold:threshold=0.2,sinks=4,window=16",
-                             "streaming:sinks=4,window=100"}) {
+                             "kvpop:budget=90,sinks=4,window=48"}) {
     const RunRecord b = random_run(3, {.policy = policy});
     CAPTURE(policy);
     const auto rows = comparison_table(a, b, 1000).came_of;

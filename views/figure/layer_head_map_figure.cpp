@@ -30,9 +30,6 @@ struct Drawn {
                     static_cast<std::size_t>(place)];
   }
   float value(int row, int place) const { return map->at(layer(row), head(row, place)); }
-  double weight(int row, int place) const {
-    return map->weight(static_cast<std::size_t>(layer(row) * n_heads() + head(row, place)));
-  }
 };
 
 ColourScale colours(const MapScale& scale, const LayerHeadMapOptions& o) {
@@ -159,7 +156,8 @@ void draw_marginal(FigureBuilder& b, const Box& box, const Drawn& drawn, bool ti
   for (int r = 0; r < drawn.n_layers(); ++r) {
     std::vector<std::pair<float, double>> row;  // value, weight
     for (int h = 0; h < drawn.n_heads(); ++h) {
-      if (const float v = drawn.value(r, h); !std::isnan(v)) row.emplace_back(v, drawn.weight(r, h));
+      const auto at = static_cast<std::size_t>(drawn.layer(r) * drawn.n_heads() + drawn.head(r, h));
+      if (const float v = drawn.value(r, h); !std::isnan(v)) row.emplace_back(v, drawn.map->weight(at));
     }
     if (row.empty()) continue;
     std::ranges::sort(row);
@@ -295,8 +293,7 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps
     text += "A: " + describe_run(*runs[0]) + " B: " + describe_run(*runs[1]);
   }
   if (o.metric == Metric::output_error) text += output_error_notes(runs, o);
-  if (!maps.common_oracle.empty()) text += " Both by one " + maps.common_oracle + ".";
-  text += maps.own_oracle;
+  text += maps.common_oracle.empty() ? maps.own_oracle : " Both by one " + maps.common_oracle + ".";
   if (o.compare != MapCompare::none) text += describe_ended(runs.first(2), o.q);
   if (o.compare != MapCompare::none && tokens_part(*runs[0], *runs[1])) {
     const int common = common_prefix(*runs[0], *runs[1]);
