@@ -108,7 +108,7 @@ std::string numbers_of(const RunSummary& summary, const RunRecord& run) {
   std::string text;
   const bool answers = run.n_tokens() > run.prompt_len;  // else it is that of the text
   if (std::isfinite(summary.nll)) text += (answers ? "answer NLL " : "NLL ") + fixed_text(summary.nll, 3) + ", ";
-  if (summary.oracle.n > 0) text += "recall " + fixed_text(summary.oracle.recall, 3) + " (own oracle), ";
+  if (summary.oracle.n > 0) text += "recall " + fixed_text(summary.oracle.recall, 3) + " (own), ";
   return text;
 }
 

@@ -9,6 +9,7 @@
 
 #include "engine/core/study/comparison_table.h"
 #include "engine/core/study/oracle_label.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/text.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/window_driver.h"
@@ -144,7 +145,7 @@ TEST_CASE(
   const Xvfb display;
   WindowDriver window(display, {.engine = "exit 0", .words = {trace}});
   window.wait({{"/files_busy", false}, {"/a/status", "complete"}});
-  CHECK_THAT(window.text_soon("run.1.detail", "recall"), Catch::Contains("recall " + recall + " (own oracle)"));
+  CHECK_THAT(window.text_soon("run.1.detail", "recall"), Catch::Contains("recall " + recall + " (own)"));
   CHECK(std::stod(window.text_soon("inspector.run recall", "0.")) == Approx(std::stod(recall)).margin(1e-3));
   window.command("trace.open", {{"path", other}});
   window.wait({{"/files_busy", false}, {"/runs/1/status", "complete"}});
