@@ -62,7 +62,7 @@ PICTURES = {
     "smollm2-wg-kv": ("1100x900", narrow(answered(FALCON, "wg-kv", "density", 12, 1, 200))),
     "smollm2-dms": ("1100x900", narrow(answered(FALCON, "dms", "density", 12, 1, 200))),
     "head-board": ("1400x900", answered(FALCON, "sp-kv", "density", 12, 1, 200, 40) + [
-        command("layout.allocate"), command("view.toggle_study"), command("view.left"),
+        command("layout.allocate"), command("view.left"),
         command("board.d", share=0.25), command("board.measure"),
         {"query": "wait", "until": {"/b/status": "complete", "/running": False}, "timeout": 600}, ready()]),
 }
