@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "app/cli/output.h"
+#include "app/process/slow_read.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/version.h"
@@ -105,7 +106,9 @@ int run_command_line(std::span<const std::string> words) {
     std::fputs(command_help(*spec).c_str(), stdout);
     return 0;
   }
-  return spec->run(Arguments::parse(*spec, rest));
+  const Arguments arguments = Arguments::parse(*spec, rest);
+  say_slow_reads(arguments.has("quiet"));
+  return spec->run(arguments);
 }
 
 }  // namespace kvscope::app

@@ -32,7 +32,8 @@ std::optional<StudyTable> study_of(const std::filesystem::path& path) {
   try {
     return read_study_if_one("/proc/self/exe", path);
   } catch (const Error& error) {
-    if (!error.parts().where.empty()) throw;  // a study, but a damaged one
+    // A study, but a damaged one; or nothing that says what the file is.
+    if (!error.parts().where.empty() || error.code() != ExitCode::bad_input) throw;
     return std::nullopt;
   }
 }
@@ -76,7 +77,9 @@ int export_file(const Arguments& arguments) {
     export_run(arguments, open_trace(source).load(index), path);
     done["run"] = index;
   }
-  done["bytes"] = std::filesystem::file_size(path);
+  std::error_code error;  // it may be gone already
+  const auto bytes = std::filesystem::file_size(path, error);
+  done["bytes"] = error ? nlohmann::ordered_json() : nlohmann::ordered_json(bytes);
   if (arguments.has("json")) write_json_line(done);
   return 0;
 }

@@ -253,7 +253,8 @@ ordered_json inspect_hdf5(const fs::path& path) {
     try {
       study = read_study_if_one("/proc/self/exe", path);
     } catch (const Error& of_study) {
-      if (!of_study.parts().where.empty()) throw;  // a study, but a damaged one
+      // A study, but a damaged one; or nothing that says what the file is.
+      if (!of_study.parts().where.empty() || of_study.code() != ExitCode::bad_input) throw;
     }
     if (!study) throw of_trace;
     return inspect_study(*study);

@@ -9,6 +9,7 @@
 #include "app/process/path_kind.h"
 #include "app/process/paths.h"
 #include "app/process/prompt_lines.h"
+#include "app/process/slow_read.h"
 #include "app/process/study_source.h"
 
 namespace kvscope::app {
@@ -155,6 +156,9 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                   if (session.run_in_progress()) return "a run is in progress: cancel it first";
                   return session.engine().gates_to_load().empty() ? "no gate is loaded but those beside the model" : "";
                 }});
+  registry.add({"file.give_up", "Stop waiting for a file", "File", "", "", nullptr,
+                [](const nlohmann::json&) { give_up_slow_reads(); },
+                []() -> std::string { return slow_read() ? "" : "no file keeps the window waiting"; }});
   registry.add({"models.show", "Models and gates", "File", "Ctrl+M", "", nullptr, [&ui] { ui.models = true; }});
 }
 

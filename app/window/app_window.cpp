@@ -17,6 +17,7 @@
 #include "app/process/interrupt.h"
 #include "app/process/models.h"
 #include "app/process/paths.h"
+#include "app/process/slow_read.h"
 #include "app/window/keyboard_focus.h"
 #include "app/window/png.h"
 #include "engine/core/files/tokenizer/chat.h"
@@ -77,6 +78,7 @@ AppWindow::AppWindow(const WindowOptions& options)
       session_(woken_by_events(options.session)),
       workspace_(session_, ui_, ui_, what_lasts(options)),
       requests_(request_host()) {
+  watch_slow_reads(glfwPostEmptyEvent);
   if (options.light) ui_.dark = false;
   set_up_imgui();
   services_ = {.textures = textures_.get(),
@@ -98,6 +100,7 @@ AppWindow::AppWindow(const WindowOptions& options)
 }
 
 AppWindow::~AppWindow() {
+  give_up_slow_reads(true);  // or the session would wait for them
   // Textures belong to the context: views go first, then the back ends, then the window.
   time_deck_.reset(), panel_.export_preview.reset();
   views_.clear();

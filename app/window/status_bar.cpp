@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "app/process/slow_read.h"
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
@@ -49,11 +50,17 @@ void draw_task(Panel& panel) {
   const auto& palette = panel.theme().palette;
   Session& session = panel.session;
   const TaskProgress& progress = session.engine().progress();
+  const auto slow = slow_read();
   std::string text;
   views::Colour colour = palette.text;
   if (std::string silence = session.engine().silence(); !silence.empty()) {
     text = std::move(silence);
     colour = palette.warn;
+  } else if (slow) {
+    command_button(panel, "Stop waiting", "file.give_up");
+    ImGui::SameLine();
+    text = escape_for_terminal(slow->path, 160) + ": the machine is busy, or the disk does not answer (" +
+           std::to_string(slow->seconds) + " s)";
   } else if (!progress.phase.empty()) {
     if (progress.max > 0) draw_bar(panel, progress.value / progress.max);
     text = progress.line();

@@ -202,7 +202,7 @@ TEST_CASE("trace damage: flipped bytes are an error or change nothing, and never
     put(path, bytes);
     CAPTURE(i);
     try {
-      const RunRecord loaded = TraceReader(kChild, path, {.timeout = std::chrono::seconds(20)}).load(0);
+      const RunRecord loaded = TraceReader(kChild, path, {.work = std::chrono::seconds(20)}).load(0);
       REQUIRE(run_difference(loaded, run) == "");
     } catch (const Error& error) {
       ++errors;

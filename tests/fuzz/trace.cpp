@@ -24,7 +24,7 @@ void read_file(const std::filesystem::path& file, std::string_view bytes) {
   // By its bytes, so that a file that was found is read in the same way again.
   unsigned sum = 0;
   for (const char c : bytes) sum = sum * 31 + static_cast<unsigned char>(c);
-  if (sum % 16 == 0) use({"/proc/self/exe", file, {.timeout = std::chrono::seconds(60)}});
+  if (sum % 16 == 0) use({"/proc/self/exe", file, {.work = std::chrono::seconds(60)}});
 }
 #endif
 

@@ -20,6 +20,7 @@ namespace kvscope::trace {
 
 namespace {
 
+constexpr rlim_t kMemory = rlim_t{4} << 30;
 constexpr rlim_t kCpuSeconds = 60;  // of one answer; the parent does not wait as long
 
 bool write_all(std::string_view bytes) {
@@ -53,10 +54,15 @@ void limit_cpu() {
   limit(RLIMIT_CPU, static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + kCpuSeconds, RLIM_INFINITY);
 }
 
+ExitCode code_of_no_memory() {
+  rlimit now{};
+  return ::getrlimit(RLIMIT_AS, &now) == 0 && now.rlim_cur < kMemory ? ExitCode::resource : ExitCode::bad_input;
+}
+
 void confine() {
   ::close_range(3, ~0u, 0);
 #if !defined(KVSCOPE_SANITIZED)
-  limit(RLIMIT_AS, rlim_t{4} << 30);  // the sanitizers' shadows need terabytes of address space
+  limit(RLIMIT_AS, kMemory);  // the sanitizers' shadows need terabytes of address space
 #endif
   limit(RLIMIT_FSIZE, 0);
   limit(RLIMIT_NOFILE, 64);

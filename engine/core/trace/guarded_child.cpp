@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <mutex>
+#include <vector>
 
 #include "engine/core/support/text.h"
 
@@ -19,7 +21,31 @@ namespace kvscope::trace {
 
 namespace {
 
-constexpr int kMostOfClock = 12;  // times the limit, if the machine has other work
+constexpr int kMostOfClock = 24;  // times the limit of work: two minutes
+constexpr int kNotLoaded = 127;   // what the dynamic linker exits with, for want of memory say
+constexpr int kLookMs = 100;      // between two looks at a child that does not answer
+
+OnSlowReading& slow_reading() {
+  static OnSlowReading ask;
+  return ask;
+}
+
+/// Children that were killed while they waited for a disk. Their end comes when the disk answers; nobody waits for it.
+class LeftChildren {
+ public:
+  void add(pid_t pid) {
+    const std::scoped_lock lock(mutex_);
+    pids_.push_back(pid);
+  }
+  void take_ended() {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(pids_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<pid_t> pids_;
+} left_children;
 
 /// A terminal and a batch system send Ctrl+C and TERM to every process of the group. They are for the parent, which then
 /// ends this one: a child that died of them would look like a damaged file.
@@ -47,6 +73,7 @@ class Deaf {
 GuardedChild::GuardedChild(const std::filesystem::path& program, const char* flag, const std::filesystem::path& path,
                            const char* wanted, const ChildLimits& limits)
     : path_(path), wanted_(wanted), limits_(limits) {
+  left_children.take_ended();
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw_errno(errno, path, "open a socket");
   socket_ = FileHandle(ends[0]);
@@ -68,18 +95,22 @@ GuardedChild::GuardedChild(const std::filesystem::path& program, const char* fla
 }
 
 void GuardedChild::begin() {
-  if (pid_ < 0) fail("its reader was lost before");
-  deadline_ = Clock::now() + limits_.timeout;
+  if (lost_) std::rethrow_exception(lost_);
+  work_ = limits_.work;
   begun_ = Clock::now();
   cpu_before_ = cpu_time();
 }
 
 void GuardedChild::ask(std::int32_t what) { (void)::send(socket_.get(), &what, sizeof what, MSG_NOSIGNAL); }
 
-void GuardedChild::fail(std::string found) {
+void GuardedChild::fail(Error::Parts parts) {
   end(true);
-  throw Error({.file = path_.string(), .found = std::move(found), .expected = wanted_});
+  parts.file = path_.string();
+  lost_ = std::make_exception_ptr(Error(std::move(parts)));
+  std::rethrow_exception(lost_);
 }
+
+void GuardedChild::fail(std::string found) { fail(Error::Parts{.found = std::move(found), .expected = wanted_}); }
 
 std::size_t GuardedChild::frame_size(MessageKind wanted, std::size_t most) {
   std::uint64_t size = 0;
@@ -106,15 +137,10 @@ std::string GuardedChild::text(std::size_t size) {
 
 void GuardedChild::read(std::span<char> to) {
   while (!to.empty()) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
     pollfd poll{socket_.get(), POLLIN, 0};
-    const int ready = left > 0 ? ::poll(&poll, 1, static_cast<int>(std::min<long long>(left, INT32_MAX))) : 0;
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0 && is_starved()) {
-      deadline_ = Clock::now() + limits_.timeout;
-      continue;
-    }
-    if (ready <= 0) fail("reading it took longer than " + number_text(limits_.timeout.count() / 1000.0) + " s");
+    const int ready = ::poll(&poll, 1, kLookMs);
+    if (ready <= 0 || Clock::now() - begun_ > work_) check_patience();
+    if (ready <= 0) continue;
     const auto n = ::read(socket_.get(), to.data(), to.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail_of_end();
@@ -130,12 +156,20 @@ std::chrono::nanoseconds GuardedChild::cpu_time() const {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-/// Whether the time was mostly others': on a machine with eight times the work that it has cores for, a good trace of
-/// 100,000 tokens took 5 s of the clock for 0.4 s of its own. One that waits for nothing is not waited for without end.
-bool GuardedChild::is_starved() const {
-  const auto used = cpu_time() - cpu_before_;
-  return used > limits_.timeout / 50 && used < limits_.timeout / 2 &&
-         Clock::now() - begun_ < limits_.timeout * kMostOfClock;
+/// A file is bad if reading it is much *work*. Time that the child did not get (other programs have the machine) or spent
+/// waiting (a network disk that stands still) says nothing about the file.
+void GuardedChild::check_patience() {
+  if (cpu_time() - cpu_before_ >= work_)
+    fail("reading it took longer than " + number_text(std::chrono::duration<double>(work_).count(), 3) +
+         " s of the processor");
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun_);
+  if (slow_reading() && !slow_reading()(path_, waited))
+    fail(Error::Parts{.code = ExitCode::cancelled, .found = "cancelled while it was read"});
+  if (waited < work_ * kMostOfClock) return;
+  fail(Error::Parts{.code = ExitCode::resource,
+                    .found = "not read within " + number_text(static_cast<double>(waited.count()) / 1000, 3) +
+                             " s: the machine is busy, or the disk does not answer",
+                    .hint = "try again"});
 }
 
 void GuardedChild::fail_of_end() {
@@ -144,11 +178,16 @@ void GuardedChild::fail_of_end() {
   if (signal == SIGXCPU) fail("reading it took too long");
   // Not by us, who say why: by the kernel, for want of memory, or by somebody who ends everything of ours.
   if (signal == SIGKILL) {
-    throw Error({.code = ExitCode::resource,
-                 .file = path_.string(),
-                 .found = "the process that reads it was killed",
-                 .expected = "memory for it, and nobody who kills it",
-                 .hint = "the file may be as good as it was; try again"});
+    fail(Error::Parts{.code = ExitCode::resource,
+                      .found = "the process that reads it was killed",
+                      .expected = "memory for it, and nobody who kills it",
+                      .hint = "the file may be as good as it was; try again"});
+  }
+  if (signal == 0 && WEXITSTATUS(status) == kNotLoaded) {
+    fail(Error::Parts{.code = ExitCode::resource,
+                      .found = "the process that reads it could not be loaded",
+                      .expected = "memory and file handles for it",
+                      .hint = "look at ulimit -a"});
   }
   if (signal != 0) fail("the file crashed the HDF5 reader (signal " + std::to_string(signal) + ")");
   if (WEXITSTATUS(status) != 0) {
@@ -157,15 +196,28 @@ void GuardedChild::fail_of_end() {
   throw BadMessage{};
 }
 
-/// Its wait status.
+/// Its wait status; 0 if its end did not come. Killed or not, a child that waits for a disk ends when that answers.
 int GuardedChild::end(bool kill_first) {
   int status = 0;
   if (pid_ < 0) return status;
   if (kill_first) ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  // Its end of the socket closes as it ends.
+  for (pollfd hung_up{socket_.get(), 0, 0}; ::poll(&hung_up, 1, 500) < 0 && errno == EINTR;) {
   }
+  pid_t ended = 0;
+  for (int look = 0; ended == 0 && look < (kill_first ? 50 : 3000); ++look) {
+    if (look > 0) ::poll(nullptr, 0, look < 10 ? 1 : 20);
+    ended = ::waitpid(pid_, &status, WNOHANG);
+  }
+  if (ended == 0) ::kill(pid_, SIGKILL), left_children.add(pid_);
   pid_ = -1;
   return status;
 }
 
 }  // namespace kvscope::trace
+
+namespace kvscope {
+
+void on_slow_reading(OnSlowReading ask) { trace::slow_reading() = std::move(ask); }
+
+}  // namespace kvscope

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -25,8 +26,8 @@ class GuardedChild {
   GuardedChild(const GuardedChild&) = delete;
   GuardedChild& operator=(const GuardedChild&) = delete;
 
-  /// Calls `read_it`, which uses the functions below, within the limits. BadMessage out of it becomes an Error; a child that
-  /// was lost stays lost.
+  /// Calls `read_it`, which uses the functions below, within the limits. BadMessage out of it becomes an Error. A child that
+  /// was lost stays lost: the same Error again.
   template <typename Answer>
   std::invoke_result_t<Answer> answer(Answer read_it) {
     begin();
@@ -48,17 +49,18 @@ class GuardedChild {
   /// Fills `to`. Throws Error if the child crashed, hung or went.
   void read(std::span<char> to);
   /// More time for an answer that is known to be long.
-  void extend(std::chrono::milliseconds time) { deadline_ += time; }
+  void extend(std::chrono::milliseconds time) { work_ += time; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   void begin();
   std::string text(std::size_t size);
+  [[noreturn]] void fail(Error::Parts parts);
   [[noreturn]] void fail(std::string found);
   [[noreturn]] void fail_of_end();
   std::chrono::nanoseconds cpu_time() const;
-  bool is_starved() const;
+  void check_patience();
   int end(bool kill_first);
 
   std::filesystem::path path_;
@@ -66,8 +68,10 @@ class GuardedChild {
   ChildLimits limits_;
   FileHandle socket_;
   pid_t pid_ = -1;
-  Clock::time_point deadline_, begun_;
-  std::chrono::nanoseconds cpu_before_{};  // of the child, when it was asked
+  std::exception_ptr lost_;                // why there is no child any more
+  std::chrono::nanoseconds work_{};        // CPU time that this answer may take
+  Clock::time_point begun_;                // when it was asked
+  std::chrono::nanoseconds cpu_before_{};  // of the child, then
 };
 
 }  // namespace kvscope::trace

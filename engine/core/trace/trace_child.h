@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "engine/core/trace/trace_file.h"
@@ -17,10 +18,16 @@
 namespace kvscope {
 
 struct ChildLimits {
-  /// For opening the trace and for each run; a run gets a second more for each 32 MiB of it. Wall clock, unless the
-  /// child works and is given less than half a core: then up to 12 times as long.
-  std::chrono::milliseconds timeout{5000};
+  /// CPU time of the child, for opening the trace and for each run; a run gets a second more for each 32 MiB of it. A file that
+  /// takes more is refused (bad input). A child that cannot work, because the machine is busy or the disk does not answer, is
+  /// waited for 24 times as long by the clock, and then given up (resource).
+  std::chrono::milliseconds work{5000};
 };
+
+/// Asked ten times a second, by the thread that waits, while a reader does not answer: false gives the file up (cancelled).
+using OnSlowReading = std::function<bool(const std::filesystem::path& file, std::chrono::milliseconds waited)>;
+/// For all readers of this program; to be set before the first of them.
+void on_slow_reading(OnSlowReading ask);
 
 /// A trace that was opened once. Any thread may use it, one at a time.
 class TraceReader {
