@@ -1,15 +1,13 @@
 #include "app/cli/eval_file.h"
 
-#include <cerrno>
+#include <algorithm>
 
 #include "engine/core/support/error.h"
-#include "engine/core/support/file.h"
 #include "engine/core/support/json_fields.h"
 
 namespace kvscope::app {
 namespace {
 
-constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 constexpr const char* kMark = "kvscope_eval";  // of the first line, with the version of the form
 
 /// All that decides what the answers are; not what has been answered so far.
@@ -18,10 +16,20 @@ std::string identity(EvalRequest request) {
   return json_of_fields(request).dump();
 }
 
-std::string first_line(const std::string& request, const EvalFacts& facts) {
-  return nlohmann::ordered_json{
-      {kMark, 1}, {"request", nlohmann::ordered_json::parse(request)}, {"facts", json_of_fields(facts)}}
-      .dump();
+nlohmann::ordered_json first_line(const std::string& request, const EvalFacts& facts) {
+  return {{kMark, 1}, {"request", nlohmann::ordered_json::parse(request)}, {"facts", json_of_fields(facts)}};
+}
+
+[[noreturn]] void refuse_file(const std::filesystem::path& path) {
+  throw Error({.file = path.string(), .found = "not a file of this version's evaluations", .hint = "another -o"});
+}
+
+/// A first line that a kill has cut: as far as it goes it says the same. The facts after the request are not known yet.
+bool is_torn_first(const std::filesystem::path& path, const std::string& request) {
+  const std::string there = read_file(path, std::size_t{1} << 24);
+  std::string mine = first_line(request, {}).dump();
+  mine.resize(mine.find(",\"facts\":"));
+  return mine.starts_with(there) || there.starts_with(mine);
 }
 
 /// Of two lists of files with their hashes, the first that differs.
@@ -59,34 +67,45 @@ std::string first_line(const std::string& request, const EvalFacts& facts) {
 }  // namespace
 
 EvalFile::EvalFile(std::filesystem::path path, const EvalRequest& request)
-    : path_(std::move(path)), request_(identity(request)) {
-  std::error_code error;
-  if (!path_.empty() && std::filesystem::exists(path_, error) && std::filesystem::file_size(path_, error) > 0) read();
+    : journal_(std::move(path)), asked_(request), request_(identity(request)) {
+  if (journal_.path().empty()) return;
+  journal_.open("wait until that one ends, or give another -o");
+  if (std::filesystem::file_size(journal_.path()) == 0) return;
+  const std::size_t end = Journal::read(journal_.path(), [&](const auto& line, int number, const std::string& place) {
+    number == 1 ? read_first(line, place) : read_answer(line, place);
+  });
+  if (end == 0 && !is_torn_first(journal_.path(), request_)) refuse_file(journal_.path());
+  journal_.go_on_at(end);
 }
 
-void EvalFile::read() {
-  const std::string text = read_file(path_, kMaxBytes);
-  const std::size_t end = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-  int number = 0;
-  for (std::size_t at = 0, stop; at < end; at = stop + 1) {
-    stop = text.find('\n', at);
-    const std::string place = path_.string() + ", line " + std::to_string(++number);
-    const nlohmann::json line = parse_json(std::string_view(text).substr(at, stop - at), place);
-    if (number > 1) {
-      answers_.push_back(fields_of_json<EvalAnswer>(line, place));
-      continue;
-    }
-    if (!line.is_object() || !line.contains(kMark) || line[kMark] != 1 || !line.contains("request") ||
-        !line.contains("facts"))
-      throw Error({.file = path_.string(), .found = "not a file of this version's evaluations", .hint = "another -o"});
-    const auto asked = nlohmann::json::parse(request_);
-    if (line["request"] != asked) refuse(path_, line["request"], asked);
-    there_ = fields_of_json<EvalFacts>(line["facts"], place);
-    facts_ = *there_;
-  }
-  if (number == 0)
-    throw Error({.file = path_.string(), .found = "not a file of this version's evaluations", .hint = "another -o"});
-  if (end < text.size()) std::filesystem::resize_file(path_, end);  // a line that was cut short
+void EvalFile::read_first(const nlohmann::json& line, const std::string& place) {
+  if (!line.is_object() || line.size() != 3 || !line.contains(kMark) || line[kMark] != 1 || !line.contains("request") ||
+      !line.contains("facts"))
+    refuse_file(journal_.path());
+  const auto asked = nlohmann::json::parse(request_);
+  if (line["request"] != asked) refuse(journal_.path(), line["request"], asked);
+  there_ = whole_fields_of_json<EvalFacts>(line["facts"], place);
+  facts_ = *there_;
+}
+
+/// What is counted must be an answer to this request: a file that was put together by hand, or by two, is refused.
+void EvalFile::read_answer(const nlohmann::json& line, const std::string& place) {
+  auto answer = whole_fields_of_json<EvalAnswer>(line, place);
+  const auto check = [&](bool good, const char* where, const std::string& found, const std::string& expected) {
+    if (!good) throw Error({.file = place, .where = where, .found = found, .expected = expected});
+  };
+  const auto is_among = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  check(is_among(facts_.items, answer.item), "item", in_quotes(answer.item), "one that was asked for");
+  check(is_among(facts_.policies, answer.policy), "policy", in_quotes(answer.policy), "one that was asked for");
+  check(answer.is_dense == (answer.policy == facts_.policies.front()), "is_dense", answer.is_dense ? "true" : "false",
+        "the first policy as the dense one");
+  const int n = answer.is_text ? asked_.pieces : asked_.questions;
+  check(answer.index < n, "index", std::to_string(answer.index), "a number below " + std::to_string(n));
+  check(!answer.is_text || !std::isnan(answer.nll), "nll", "null", "a number: it is of a text");
+  check(keys_.insert(answer.key()).second, "index", "a second answer to the same question", "one");
+  answers_.push_back(std::move(answer));
 }
 
 std::vector<std::string> EvalFile::done() const {
@@ -97,26 +116,15 @@ std::vector<std::string> EvalFile::done() const {
 
 void EvalFile::begin(const EvalFacts& facts) {
   if (there_ && *there_ != facts) {
-    refuse(path_, nlohmann::json(json_of_fields(*there_)), nlohmann::json(json_of_fields(facts)));
+    refuse(journal_.path(), nlohmann::json(json_of_fields(*there_)), nlohmann::json(json_of_fields(facts)));
   }
   facts_ = facts;
-  if (path_.empty()) return;
-  file_.reset(std::fopen(path_.c_str(), "a"));
-  if (file_ == nullptr) throw_errno(errno, path_, "open");
-  if (!there_) write_line(first_line(request_, facts));
+  if (journal_.is_open() && !there_) journal_.write(first_line(request_, facts));
 }
 
 void EvalFile::append(const EvalAnswer& answer) {
   answers_.push_back(answer);
-  if (file_ != nullptr) {
-    write_line(json_of_fields(answer).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-  }
-}
-
-void EvalFile::write_line(const std::string& line) {
-  if (std::fwrite((line + "\n").data(), 1, line.size() + 1, file_.get()) != line.size() + 1 ||
-      std::fflush(file_.get()) != 0)
-    throw_errno(errno, path_, "write");
+  if (journal_.is_open()) journal_.write(json_of_fields(answer));
 }
 
 }  // namespace kvscope::app

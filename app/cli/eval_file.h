@@ -1,21 +1,21 @@
 #pragma once
-// The answers of an evaluation as a file: one JSON object a line, the first of which says what was asked of what. Every answer
-// is on its way to the disk before the next is asked for, so that whatever stops an evaluation leaves what was done.
+// The answers of an evaluation as a journal, the first line of which says what was asked of what.
 
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
+#include "app/cli/journal.h"
 #include "engine/core/study/evaluation.h"
 
 namespace kvscope::app {
 
 class EvalFile {
  public:
-  /// Reads what is there already; a last line that was cut short is not there. An empty path: answers are only gathered.
-  /// Throws Error for a file that is none, or that has answers to another request.
+  /// Opens the file, which this process alone writes from now on, and reads what is there already. An empty path: answers are
+  /// only gathered. Throws Error for a file that is none, that has answers to another request, or an answer that this request
+  /// cannot have, and (resource) if another process writes it.
   EvalFile(std::filesystem::path path, const EvalRequest& request);
 
   const std::vector<EvalAnswer>& answers() const { return answers_; }
@@ -23,23 +23,21 @@ class EvalFile {
   /// EvalAnswer::key() of what is there.
   std::vector<std::string> done() const;
 
-  /// What the answers are of: opens the file. Throws Error if it has answers of another model, device or number format.
+  /// What the answers are of. Throws Error if it has answers of another model, device or number format.
   void begin(const EvalFacts& facts);
   void append(const EvalAnswer& answer);
 
  private:
-  void read();
-  void write_line(const std::string& line);
+  void read_first(const nlohmann::json& line, const std::string& place);
+  void read_answer(const nlohmann::json& line, const std::string& place);
 
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::filesystem::path path_;
+  Journal journal_;
+  EvalRequest asked_;
   std::string request_;  // as the first line has it
   std::optional<EvalFacts> there_;
   EvalFacts facts_;
   std::vector<EvalAnswer> answers_;
-  std::unique_ptr<std::FILE, Close> file_;
+  std::set<std::string> keys_;  // of the answers
 };
 
 }  // namespace kvscope::app

@@ -26,7 +26,7 @@ HybridEngine::Answers HybridEngine::answers(const std::string& key, const std::s
   std::string name = "tasks ";
   for (const std::string& task : plan_.tasks) name += task + ",";
   name += std::to_string(plan_.questions) + " " + key;
-  const HeadValues counts = values(name, 0, [&] {
+  const HeadValues counts = values(name, 0, 2, [&] {
     EvalRequest request{.model = plan_.model, .device = device_, .dtype = dtype_, .gates = plan_.gates};
     if (heads != nullptr) {
       load(*heads);

@@ -170,11 +170,11 @@ void HybridEngine::load(const GlobalHeads& heads) {
   loaded_ = text_of(heads);
 }
 
-const HeadValues& HybridEngine::values(const std::string& key, int n_passes,
+const HeadValues& HybridEngine::values(const std::string& key, int n_passes, int n_values,
                                        const std::function<HeadValues()>& measure) {
   n_done_ += n_passes;
   if (journal_ == nullptr) return unkept_ = measure();
-  return journal_->values(key, [&] {
+  return journal_->values(key, static_cast<std::size_t>(n_values), [&] {
     job_.progress().update("hybrid", n_done_ - n_passes, std::max(n_expected_, n_done_), "passes");
     n_measured_ += n_passes;
     return measure();
@@ -189,16 +189,16 @@ double HybridEngine::score(const PolicySpec& policy, int piece) {
 }
 
 double HybridEngine::dense_nll(int piece) {
-  return values("dense#" + std::to_string(piece), 1,
+  return values("dense#" + std::to_string(piece), 1, 1,
                 [&] { return HeadValues{score(PolicySpec::parse("full"), piece)}; })[0];
 }
 
 double HybridEngine::gated_nll(int piece) {
-  return values("gated#" + std::to_string(piece), 1, [&] { return HeadValues{score(*plan_.policy, piece)}; })[0];
+  return values("gated#" + std::to_string(piece), 1, 1, [&] { return HeadValues{score(*plan_.policy, piece)}; })[0];
 }
 
 double HybridEngine::hybrid_nll(const GlobalHeads& heads, int piece) {
-  return values("heads " + text_of(heads) + "#" + std::to_string(piece), 1, [&] {
+  return values("heads " + text_of(heads) + "#" + std::to_string(piece), 1, 1, [&] {
     load(heads);
     return HeadValues{score(PolicySpec::parse(kHybrid), piece)};
   })[0];
@@ -217,7 +217,7 @@ RunRecord HybridEngine::read(RunRequest request, int piece) {
 }
 
 HeadValues HybridEngine::density(int piece) {
-  return values("density#" + std::to_string(piece), 1,
+  return values("density#" + std::to_string(piece), 1, shape().count(),
                 [&] { return admitted_density(read({.policy = *plan_.policy, .oracle = false}, piece), *policy_); });
 }
 
@@ -234,7 +234,7 @@ std::string HybridEngine::policy_of_again() const {
 }
 
 HeadValues HybridEngine::density_under(const GlobalHeads& heads, int piece) {
-  return values("again " + text_of(heads) + "#" + std::to_string(piece), 1, [&] {
+  return values("again " + text_of(heads) + "#" + std::to_string(piece), 1, shape().count(), [&] {
     load(heads);
     return admitted_density(read({.policy = PolicySpec::parse(policy_of_again()), .oracle = false}, piece), *policy_);
   });
@@ -243,7 +243,7 @@ HeadValues HybridEngine::density_under(const GlobalHeads& heads, int piece) {
 HybridEngine::BudgetReading HybridEngine::read_budgets(const HeadValues& shares, int piece) {
   Fnv1a hash;
   for (const double share : shares) hash.add_word(std::bit_cast<std::uint64_t>(share));
-  HeadValues found = values("budgets " + hash.hex() + "#" + std::to_string(piece), 2, [&] {
+  HeadValues found = values("budgets " + hash.hex() + "#" + std::to_string(piece), 2, shape().count() + 1, [&] {
     const RunRecord scored = read({.policy = *plan_.policy, .oracle = false}, piece);
     PolicySpec policy = *policy_;
     policy.values["density"] = 0.5;  // of each head its own: the thresholds come with the request
@@ -263,7 +263,7 @@ HybridEngine::BudgetReading HybridEngine::read_budgets(const HeadValues& shares,
 }
 
 HeadValues HybridEngine::oracle_mass_lost(int piece) {
-  return values("oracle#" + std::to_string(piece), 2, [&] {
+  return values("oracle#" + std::to_string(piece), 2, shape().count(), [&] {
     return mass_lost_if_local(read({.policy = PolicySpec::parse("streaming:" + local_text(cache_)),
                                     .oracle = true,
                                     .oracle_spec = OracleSpec::parse(kMassOfLocal)},
@@ -272,7 +272,7 @@ HeadValues HybridEngine::oracle_mass_lost(int piece) {
 }
 
 HeadValues HybridEngine::output_error(int piece) {
-  return values("output-error#" + std::to_string(piece), 2, [&] {
+  return values("output-error#" + std::to_string(piece), 2, shape().count(), [&] {
     const RunRecord record = read(
         {.policy = PolicySpec::parse("streaming:" + local_text(cache_)), .oracle = false, .output_error = true}, piece);
     const HeadMap map = output_error_map(record, record.queries() - 1).map;

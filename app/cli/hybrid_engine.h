@@ -79,7 +79,8 @@ class HybridEngine {
   RunRecord read(RunRequest request, int piece);
   std::string policy_of_again() const;
   Answers answers(const std::string& key, const std::string& policy, const GlobalHeads* heads);
-  const HeadValues& values(const std::string& key, int n_passes, const std::function<HeadValues()>& measure);
+  const HeadValues& values(const std::string& key, int n_passes, int n_values,
+                           const std::function<HeadValues()>& measure);
   [[noreturn]] void stop() const;
 
   const HybridPlan& plan_;

@@ -1,8 +1,5 @@
 #include "app/cli/hybrid_journal.h"
 
-#include <sys/file.h>
-
-#include <cerrno>
 #include <cmath>
 #include <limits>
 
@@ -12,7 +9,6 @@
 namespace kvscope::app {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 constexpr const char* kMark = "kvscope_hybrid";  // of the first line, with the version of the form
 
 nlohmann::ordered_json first_of(const nlohmann::ordered_json& what) { return {{kMark, 1}, {"what", what}}; }
@@ -35,75 +31,68 @@ nlohmann::ordered_json first_of(const nlohmann::ordered_json& what) { return {{k
 
 }  // namespace
 
-HybridJournal::HybridJournal(std::filesystem::path path, const nlohmann::ordered_json& what) : path_(std::move(path)) {
-  std::error_code none;
+HybridJournal::HybridJournal(std::filesystem::path path, const nlohmann::ordered_json& what)
+    : journal_(std::move(path)) {
   // A device or a folder of that name was refused by writable_target() before.
-  file_.reset(std::fopen(path_.c_str(), "a"));
-  if (file_ == nullptr) throw_errno(errno, path_, "open");
-  if (::flock(::fileno(file_.get()), LOCK_EX | LOCK_NB) != 0)
-    throw Error({.code = ExitCode::resource,
-                 .file = path_.string(),
-                 .found = "another study is writing it",
-                 .hint = "wait for it, or give another -o"});
-  if (std::filesystem::file_size(path_, none) > 0) read(what);
-  if (std::filesystem::file_size(path_, none) == 0) write_line(first_of(what));
+  journal_.open("wait until that one ends, or give another -o");
+  const std::size_t end = std::filesystem::file_size(journal_.path()) == 0 ? 0 : read(what);
+  journal_.go_on_at(end);
+  if (end == 0) journal_.write(first_of(what));
 }
 
 HybridJournal::~HybridJournal() {
-  if (entries_.empty()) remove();
+  if (entries_.empty() && journal_.is_open()) remove();
 }
 
-void HybridJournal::read(const nlohmann::ordered_json& facts) {
+std::size_t HybridJournal::read(const nlohmann::ordered_json& facts) {
   const auto what = nlohmann::json::parse(facts.dump());  // whatever the order of its fields
-  const std::string text = read_file(path_, kMostBytes);
-  const std::size_t end = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-  int number = 0;
-  for (std::size_t at = 0, stop = 0; at < end; at = stop + 1) {
-    stop = text.find('\n', at);
-    const std::string place = path_.string() + ", line " + std::to_string(++number);
-    const nlohmann::json line = parse_json(std::string_view(text).substr(at, stop - at), place);
-    if (number == 1) {
-      if (!line.is_object() || !line.contains(kMark) || line[kMark] != 1 || !line.contains("what"))
-        throw Error({.file = path_.string(), .found = "not the journal of a hybrid study", .hint = "another -o"});
-      if (line["what"] != what) refuse_other(path_, line["what"], what);
-      continue;
-    }
-    const JsonObject object(line, place);
-    std::vector<double> values;
-    if (!line.contains("values") || !line["values"].is_array())
-      throw Error({.file = place, .where = "values", .found = "no list of numbers"});
-    for (const nlohmann::json& value : line["values"]) {
-      if (!value.is_null() && !value.is_number())
-        throw Error({.file = place, .where = "values", .found = value.dump(), .expected = "a number"});
-      values.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
-    }
-    entries_[object.text("key")] = std::move(values);
-  }
-  if (number == 0 && !first_of(facts).dump().starts_with(text))
-    throw Error({.file = path_.string(), .found = "not the journal of a hybrid study", .hint = "another -o"});
-  if (end < text.size()) std::filesystem::resize_file(path_, end);  // a line that was cut short
+  const auto refuse_file = [&] {
+    throw Error({.file = journal_.path().string(), .found = "not the journal of a hybrid study", .hint = "another -o"});
+  };
+  const std::size_t end = Journal::read(journal_.path(), [&](const auto& line, int number, const std::string& place) {
+    if (number > 1) return read_entry(line, place);
+    if (!line.is_object() || !line.contains(kMark) || line[kMark] != 1 || !line.contains("what")) refuse_file();
+    if (line["what"] != what) refuse_other(journal_.path(), line["what"], what);
+  });
+  if (end == 0 && !Journal::is_torn(journal_.path(), first_of(facts))) refuse_file();
+  return end;
 }
 
-const std::vector<double>& HybridJournal::values(const std::string& key,
+void HybridJournal::read_entry(const nlohmann::json& line, const std::string& place) {
+  const JsonObject object(line, place);
+  if (line.size() != 2 || !line.contains("values") || !line["values"].is_array() || line["values"].empty())
+    throw Error({.file = place, .where = "values", .found = "no list of numbers", .expected = "key and values"});
+  std::vector<double> values;
+  for (const nlohmann::json& value : line["values"]) {
+    if (!value.is_null() && !value.is_number())
+      throw Error({.file = place, .where = "values", .found = value.dump(), .expected = "a number"});
+    values.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+  }
+  if (!entries_.emplace(object.text("key"), std::move(values)).second)
+    throw Error({.file = place, .where = "key", .found = "a second measurement of the same", .expected = "one"});
+}
+
+const std::vector<double>& HybridJournal::values(const std::string& key, std::size_t n,
                                                  const std::function<std::vector<double>()>& measure) {
-  if (const auto found = entries_.find(key); found != entries_.end()) return found->second;
+  if (const auto found = entries_.find(key); found != entries_.end()) {
+    if (found->second.size() == n) return found->second;
+    throw Error({.file = journal_.path().string(),
+                 .where = in_quotes(key),
+                 .found = std::to_string(found->second.size()) + " values",
+                 .expected = std::to_string(n),
+                 .hint = "remove that line: what it says is measured again"});
+  }
   std::vector<double> values = measure();
   nlohmann::ordered_json numbers = nlohmann::ordered_json::array();
   for (const double value : values)
     numbers.push_back(std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value));
-  write_line({{"key", key}, {"values", std::move(numbers)}});
+  journal_.write({{"key", key}, {"values", std::move(numbers)}});
   return entries_[key] = std::move(values);
-}
-
-void HybridJournal::write_line(const nlohmann::ordered_json& line) {
-  const std::string text = line.dump() + "\n";
-  if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() || std::fflush(file_.get()) != 0)
-    throw_errno(errno, path_, "write");
 }
 
 void HybridJournal::remove() {
   std::error_code ignored;
-  std::filesystem::remove(path_, ignored);
+  std::filesystem::remove(journal_.path(), ignored);
 }
 
 }  // namespace kvscope::app

@@ -1,11 +1,7 @@
 #include "app/cli/sweep_journal.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <set>
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_fields.h"
@@ -17,8 +13,13 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 constexpr const char* kMark = "kvscope_sweep";  // of the first line, with the version of the form
+
+ordered_json first_line(const ordered_json& settings) { return {{kMark, 1}, {"settings", settings}}; }
+
+[[noreturn]] void refuse_file(const fs::path& path) {
+  throw Error({.file = path.string(), .found = "not a sweep's answers", .hint = "another -o, or remove it"});
+}
 
 /// What an answer depends on besides its group, its key and what EvalFacts has.
 ordered_json settings_of(const SweepPlan& plan) {
@@ -87,39 +88,41 @@ std::vector<fs::path> other_journals(const fs::path& target, const fs::path& own
 }
 
 SweepJournal::SweepJournal(fs::path path, const std::vector<fs::path>& others, const SweepPlan& plan)
-    : path_(std::move(path)), settings_(settings_of(plan)), shared_(shared_names(plan)) {
+    : journal_(std::move(path)), settings_(settings_of(plan)), shared_(shared_names(plan)) {
   for (const fs::path& other : others) read(other);
   std::error_code error;
-  if (fs::exists(path_, error) && fs::file_size(path_, error) > 0) read(path_);
+  const fs::path& own = journal_.path();
+  if (fs::exists(own, error) && fs::file_size(own, error) > 0) read(own);
 }
 
 std::size_t SweepJournal::read(const fs::path& path) {
-  const std::string text = read_file(path, kMaxBytes);
-  const std::size_t end = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-  int number = 0;
-  for (std::size_t at = 0, stop; at < end; at = stop + 1) {
-    stop = text.find('\n', at);
-    const std::string place = path.string() + ", line " + std::to_string(++number);
-    const json line = parse_json(std::string_view(text).substr(at, stop - at), place);
-    if (number == 1) {
-      if (!line.is_object() || line.value(kMark, json()) != 1 || !line.contains("settings")) {
-        throw Error({.file = path.string(), .found = "not a sweep's answers", .hint = "another -o, or remove it"});
-      }
-      for (const auto& [name, value] : settings_.items()) {
-        const json there = line["settings"].value(name, json()), now = json::parse(value.dump());
-        if (there != now) refuse(path, name, there.dump(), now.dump());
-      }
-      continue;
-    }
-    const std::string group = JsonObject(line, place).text("group");
-    if (line.contains("facts")) check_facts(group, fields_of_json<EvalFacts>(line["facts"], place), path);
-    if (line.contains("answer")) {
-      EvalAnswer answer = fields_of_json<EvalAnswer>(line["answer"], place);
-      std::string key = answer.key();
-      answers_[group].try_emplace(std::move(key), std::move(answer));  // of two that were asked twice the first
-    }
-  }
+  std::set<std::string> here;  // of several files, two may have asked the same; the first is taken
+  const std::size_t end = Journal::read(path, [&](const json& line, int number, const std::string& place) {
+    if (number == 1) return check_first(line, path);
+    const JsonObject object(line, place);
+    const std::string group = object.text("group");
+    const char* what = line.contains("facts") ? "facts" : "answer";
+    if (line.size() != 2 || !line.contains(what))
+      throw Error({.file = place, .found = "other fields", .expected = "group and answer, or group and facts"});
+    if (line.contains("facts")) return check_facts(group, whole_fields_of_json<EvalFacts>(line["facts"], place), path);
+    auto answer = whole_fields_of_json<EvalAnswer>(line["answer"], place);
+    std::string key = answer.key();
+    if (!here.insert(group + "\t" + key).second)
+      throw Error({.file = place, .found = "a second answer to the same question", .expected = "one"});
+    answers_[group].try_emplace(std::move(key), std::move(answer));
+  });
+  if (end == 0 && !Journal::is_torn(path, first_line(settings_))) refuse_file(path);
   return end;
+}
+
+void SweepJournal::check_first(const json& line, const fs::path& path) const {
+  if (!line.is_object() || line.value(kMark, json()) != 1 || !line.contains("settings") ||
+      !line["settings"].is_object())
+    refuse_file(path);
+  for (const auto& [name, value] : settings_.items()) {
+    const json there = line["settings"].value(name, json()), now = json::parse(value.dump());
+    if (there != now) refuse(path, name, there.dump(), now.dump());
+  }
 }
 
 /// Of groups of one sweep: the same machine, model and files. Policies may have been added, and texts.
@@ -145,48 +148,26 @@ const EvalAnswer* SweepJournal::find(const SweepGroup& group, const std::string&
 }
 
 void SweepJournal::open() {
-  std::error_code error;
-  const bool is_new = !fs::exists(path_, error);
-  file_ = FileHandle(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (file_.get() < 0) throw_errno(errno, path_, "open");
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) {
-      throw Error({.code = ExitCode::resource, .file = path_.string(), .found = "another process is writing it"});
-    }
-    throw_errno(errno, path_, "lock");
-  }
+  journal_.open("wait until that one ends, or give another -o");
   // Read again under the lock: who held it until now may have gone on.
-  const std::size_t end = is_new || fs::file_size(path_, error) == 0 ? 0 : read(path_);
-  if (::ftruncate(file_.get(), static_cast<off_t>(end)) != 0 || ::lseek(file_.get(), 0, SEEK_END) < 0) {
-    throw_errno(errno, path_, "write");
-  }
-  if (end == 0) write_line({{kMark, 1}, {"settings", settings_}});
+  const std::size_t end = fs::file_size(journal_.path()) == 0 ? 0 : read(journal_.path());
+  journal_.go_on_at(end);
+  if (end == 0) journal_.write(first_line(settings_));
 }
 
 void SweepJournal::begin(const SweepGroup& group, const EvalFacts& facts) {
   const std::scoped_lock lock(mutex_);
   const auto there = facts_.find(group.name());
   const bool is_known = there != facts_.end() && there->second == facts;
-  check_facts(group.name(), facts, path_);
-  if (!is_known) write_line({{"group", group.name()}, {"facts", json_of_fields(facts)}});
+  check_facts(group.name(), facts, journal_.path());
+  if (!is_known) journal_.write({{"group", group.name()}, {"facts", json_of_fields(facts)}});
 }
 
 void SweepJournal::append(const SweepGroup& group, const EvalAnswer& answer) {
   const std::scoped_lock lock(mutex_);
-  answers_[group.name()].try_emplace(answer.key(), answer);
-  write_line({{"group", group.name()}, {"answer", json_of_fields(answer)}});
-}
-
-/// In one write(): what a kill leaves is whole lines and at most one beginning of a line.
-void SweepJournal::write_line(const ordered_json& line) {
-  const std::string text = line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const auto n = ::write(file_.get(), rest.data(), rest.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_errno(errno, path_, "write");
-    rest.remove_prefix(static_cast<std::size_t>(n));
-  }
+  // Whoever wrote the file before it was opened here may have asked the same.
+  if (!answers_[group.name()].try_emplace(answer.key(), answer).second) return;
+  journal_.write({{"group", group.name()}, {"answer", json_of_fields(answer)}});
 }
 
 }  // namespace kvscope::app

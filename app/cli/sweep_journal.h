@@ -1,7 +1,6 @@
 #pragma once
-// The answers of a sweep as a file beside its target: one JSON object a line, on its way to the disk before the next is asked
-// for. The first line says what all answers share; each other one is an answer of a group, or what a group ran on. Answers to
-// points that a recipe no longer has stay there and are not counted; a recipe that has grown asks for what is new.
+// The answers of a sweep as a journal beside its target. The first line says what all answers share; each other one is an answer
+// of a group, or what a group ran on. Answers to points that a recipe no longer has stay there and are not counted; a recipe that has grown asks for what is new.
 
 #include <filesystem>
 #include <map>
@@ -11,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "app/cli/journal.h"
 #include "app/cli/sweep_plan.h"
-#include "engine/core/support/file.h"
 
 namespace kvscope::app {
 
@@ -34,13 +33,12 @@ class SweepJournal {
 
  private:
   std::size_t read(const std::filesystem::path& path);
+  void check_first(const nlohmann::json& line, const std::filesystem::path& path) const;
   void check_facts(const std::string& group, const EvalFacts& facts, const std::filesystem::path& path);
-  void write_line(const nlohmann::ordered_json& line);
 
-  std::filesystem::path path_;
+  Journal journal_;
   nlohmann::ordered_json settings_;
   std::vector<std::string> shared_;  // names of files that decide the answers of every group: all but gates
-  FileHandle file_;
   std::mutex mutex_;
   std::map<std::string, EvalFacts> facts_;
   std::unordered_map<std::string, std::unordered_map<std::string, EvalAnswer>> answers_;  // by group, by key

@@ -78,6 +78,57 @@ TEST_CASE("capture --skip-bad records what cannot be decoded as failed, and --re
   CHECK(kvscope_run({"merge", trace.string(), "-o", (folder / "m.h5").string()}).exit_code == 0);
 }
 
+TEST_CASE("capture --skip-bad gets past a prompt of any length, --resume too, and merge takes what it has written") {
+  const TemporaryFolder folder;
+  const std::size_t n_bytes = GENERATE(60'000, 200'000, 10'000'000);
+  std::string text;
+  while (text.size() < n_bytes) text += "word ";
+  const std::vector<std::string> prompts = {"ok one", text, "between", text + "again", "last one"};
+  std::ofstream file(folder / "p.jsonl");
+  for (const std::string& prompt : prompts) file << json{{"prompt", prompt}}.dump() << "\n";
+  file.close();
+  const auto check = [&](const fs::path& trace) {
+    REQUIRE(inspect_trace(trace).n_runs == 5);
+    for (int i = 0; i < 5; ++i) {
+      const RunRecord run = load_trace(trace, i);
+      CHECK(run.prompt_text == prompts[static_cast<std::size_t>(i)]);
+      CHECK((run.status == RunStatus::failed) == (i % 2 == 1));
+    }
+  };
+  const std::vector<std::string> options = {"--skip-bad", "--quiet"};
+  Capture slow{folder, "t.h5", options, " --slow " + std::to_string(100 * kSlowdown)};
+  CHECK(slow.run_until_a_run().exit_code == -1);
+  const Capture resume{folder, "t.h5", {"--skip-bad", "--quiet", "--resume"}};
+  const auto result = resume.run();
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  check(folder / "t.h5");
+  CHECK(resume.run().exit_code == 0);
+  for (const char* shard : {"0/2", "1/2"}) {
+    Capture part{folder, std::string("s") + shard[0] + ".h5", options};
+    part.options.insert(part.options.end(), {"--shard", shard});
+    REQUIRE(part.run().exit_code == 0);
+  }
+  for (const char* how : {"--copy", "--allow-missing"}) {
+    const std::string merged = (folder / (std::string("m") + how + ".h5")).string();
+    REQUIRE(
+        kvscope_run({"merge", (folder / "s0.h5").string(), (folder / "s1.h5").string(), "-o", merged, how}).exit_code ==
+        0);
+    check(merged);
+  }
+  CHECK(kvscope_run({"inspect", (folder / "t.h5").string(), "--json"}).exit_code == 0);
+}
+
+TEST_CASE("capture --skip-bad gets past a long prompt that only the engine can count") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "p.jsonl") << json{{"prompt", "ok"}}.dump() << "\n"
+                                    << json{{"prompt", std::string(300'000, ' ') + "x"}}.dump() << "\n";
+  const auto result = Capture{folder, "t.h5", {"--skip-bad", "--quiet"}}.run();
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(load_trace(folder / "t.h5", 1).prompt_text.size() == 300'001);
+}
+
 TEST_CASE("capture takes a byte order mark off a text, and refuses what is no text by its line") {
   const TemporaryFolder folder;
   const auto capture = [&](const std::string& bytes) {

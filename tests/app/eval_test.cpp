@@ -114,7 +114,7 @@ TEST_CASE("a file of answers goes on where it was cut, and refuses another reque
     CHECK(file.done() == std::vector<std::string>{answer_of("full", 0, true).key(), answer_of("full", 1, true).key()});
     CHECK_FALSE(file.answers()[1].is_right);
     file.begin(some_facts());
-    file.append(answer_of("tova", 0, true));
+    file.append(answer_of("h2o:keep=25%,window=8", 0, true));
   }
   CHECK(EvalFile(path, request).answers().size() == 3);
   EvalRequest other = request;
@@ -134,6 +134,73 @@ TEST_CASE("a file of answers goes on where it was cut, and refuses another reque
         std::string::npos);
   std::ofstream(folder / "notes.txt") << "{\"a\": 1}\n";
   CHECK(test::error_of([&] { EvalFile(folder / "notes.txt", request); }).find("not a file") != std::string::npos);
+}
+
+TEST_CASE("what could not have been answered is refused by its line in a file of answers, and never counted",
+          "[eval]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "answers.jsonl";
+  const EvalRequest request{.model = "m", .tasks = {"fact_recall"}, .questions = 2};
+  {
+    EvalFile file(path, request);
+    file.begin(some_facts());
+    file.append(answer_of("full", 0, true));
+  }
+  const std::string whole = read_text(path), first = whole.substr(0, whole.find('\n') + 1),
+                    line = whole.substr(first.size());
+  const auto changed = [&](const char* key, const nlohmann::json& value) {
+    auto answer = nlohmann::json::parse(line);
+    if (value.is_discarded()) {
+      answer.erase(key);
+    } else {
+      answer[key] = value;
+    }
+    return answer.dump() + "\n";
+  };
+  const auto none = nlohmann::json::parse("", nullptr, false);
+  const std::pair<std::string, const char*> bad[] = {
+      {"{}\n", "item: not there"},
+      {"[]\n", "an object"},
+      {"7\n", "an object"},
+      {"\n", ""},
+      {first, "not there"},
+      {line, "a second answer to the same question; expected one"},
+      {changed("index", 2), "index: 2; expected a number below 2"},
+      {changed("index", 77), "index: 77; expected a number below 2"},
+      {changed("index", -1), "index"},
+      {changed("index", "1"), "index"},
+      {changed("index", 1.5), "index"},
+      {changed("index", none), "index: not there"},
+      {changed("is_right", none), "is_right: not there"},
+      {changed("is_right", nullptr), "is_right: not there"},
+      {changed("is_right", 1), "is_right"},
+      {changed("density", 2), "density"},
+      {changed("seconds", none), "seconds: not there"},
+      {changed("note", "mine"), "a field \"note\""},
+      {changed("policy", ""), "policy: \"\"; expected one that was asked for"},
+      {changed("policy", "tova"), "policy: \"tova\""},
+      {changed("item", "needle"), "item: \"needle\""},
+      {changed("is_dense", false), "is_dense"},
+      {changed("is_text", true), "nll: null"},
+  };
+  for (const auto& [added, said] : bad) {
+    CAPTURE(added, said);
+    std::ofstream(path, std::ios::trunc) << whole << added;
+    const std::string error = test::error_of([&] { EvalFile(path, request); });
+    CHECK(error.find("line 3") != std::string::npos);
+    CHECK(error.find(said) != std::string::npos);
+    CHECK(error.find("hint: remove that line: what it says is asked again") != std::string::npos);
+    CHECK(read_text(path) == whole + added);
+  }
+  std::ofstream(path, std::ios::trunc) << whole << changed("index", 1);
+  CHECK(EvalFile(path, request).answers().size() == 2);
+}
+
+TEST_CASE("an evaluation that answers nothing leaves no file", "[eval]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "answers.jsonl";
+  { const EvalFile file(path, {.model = "m"}); }
+  CHECK_FALSE(std::filesystem::exists(path));
 }
 
 TEST_CASE("kvscope eval asks, keeps its answers, and asks nothing twice", "[eval]") {

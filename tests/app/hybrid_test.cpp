@@ -251,6 +251,18 @@ TEST_CASE("a study goes on from whatever its journal has, to the same bytes", "[
     CHECK(read_text(study) == whole);
     CHECK(test::count_lines(read_text(journal)) == test::count_lines(lines));
   }
+  const std::string last = lines.substr(lines.rfind('\n', lines.size() - 2) + 1);
+  for (const std::string& added :
+       {std::string("{}\n"), last, std::string(R"({"key":"x","values":[1],"note":2})") + "\n",
+        std::string(R"({"key":"x","values":[]})") + "\n"}) {
+    std::ofstream(journal, std::ios::trunc) << lines << added;
+    const test::Result bad = kvscope_run(words + Words{"--device", "cpu", "--dtype", "float32", "--quiet"});
+    CAPTURE(added, bad.err);
+    CHECK(bad.exit_code == 2);
+    CHECK(bad.err.find("journal, line " + std::to_string(test::count_lines(lines) + 1)) != std::string::npos);
+    CHECK(bad.err.find("hint: remove that line") != std::string::npos);
+  }
+  std::ofstream(journal, std::ios::trunc) << lines;
   Words other = words;
   other[7] = "69";  // --length
   const test::Result refused = kvscope_run(other + Words{"--device", "cpu", "--dtype", "float32", "--quiet"});

@@ -1,6 +1,7 @@
 // Training on a disk that fails at the N-th call: one line, exit code 3, and --resume goes on from what is whole to the
 // bytes of a training that nothing disturbed.
 
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "tests/app/capture_support.h"
@@ -85,4 +86,21 @@ TEST_CASE("A disk that fails while a training writes costs one line, and it goes
     CHECK(gate_of(folder.path()) == whole);
   }
   CHECK(faults >= 4);
+}
+
+TEST_CASE("Of two trainings in one folder one works, and the other is refused", "[two_writers]") {
+  const TemporaryFolder folder;
+  write_recipe(folder.path());
+  const Words more = GENERATE(Words{}, Words{"--overwrite"}, Words{"--resume"});
+  auto other = std::async(std::launch::async, [&] { return train(folder.path(), more); });
+  const Result results[] = {train(folder.path(), more), other.get()};
+  CAPTURE(results[0].err, results[1].err);
+  int n_done = 0;
+  for (const Result& result : results) {
+    n_done += result.exit_code == 0;
+    if (result.exit_code != 0) CHECK((result.exit_code == 2 || result.exit_code == 3));
+    if (result.exit_code == 3) check_error_line(result, 3, "out: another process is writing it");
+  }
+  CHECK(n_done >= 1);
+  CHECK_FALSE(gate_of(folder.path()).empty());
 }

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cerrno>
 
 #include "engine/core/support/file.h"
+#include "engine/core/support/file_lock.h"
 #include "engine/core/support/refuse.h"
 #include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_model.h"
@@ -22,11 +22,11 @@ FileHandle lock_trace(const std::filesystem::path& path) {
   if (handle.get() < 0) throw_errno(errno, path, "open");
   struct stat locked {
   }, now{};
-  const bool taken = ::flock(handle.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  take_lock(handle, path);
   // Between open() and flock() its writer may have put another file in this one's place.
   const bool replaced =
       ::fstat(handle.get(), &locked) != 0 || ::stat(path.c_str(), &now) != 0 || locked.st_ino != now.st_ino;
-  if (taken || replaced)
+  if (replaced)
     throw Error({.code = ExitCode::resource,
                  .file = path.string(),
                  .found = "another process is writing it",
@@ -40,14 +40,16 @@ namespace kvscope::trace {
 
 namespace {
 
-// Room for each position in the byte pools; a hole in a sparse file costs nothing. The longest tokens of large
-// vocabularies have 128 bytes.
+// Room for each position in the byte pools, which is mostly enough; a hole in a sparse file costs nothing. The longest tokens
+// of large vocabularies have 128 bytes.
 constexpr std::int64_t kPieceBytes = 256, kTextBytes = 64, kTextBytesPerRun = 65536;
 // How much more room than it needs an axis gets that has grown out of what it had.
 constexpr std::int64_t kGrowth = 8;
 
-/// Few policies select pages, and how many is not known before.
-constexpr bool grows_on_demand(Axis axis) { return axis == Axis::read || axis == Axis::page; }
+/// Few policies select pages, and how many is not known before; neither is how long a text is that was too long to be decoded,
+/// nor the longest token that a file has added.
+constexpr Axis kGrowOnDemand[] = {Axis::read, Axis::page, Axis::piece_byte, Axis::text_byte};
+bool grows_on_demand(Axis axis) { return std::ranges::find(kGrowOnDemand, axis) != std::end(kGrowOnDemand); }
 
 Extents capacity_of(const Heading& heading, std::int64_t positions, const std::filesystem::path& path) {
   hdf5_start();
@@ -205,10 +207,10 @@ void LiveTrace::add(const RunRecord& run) {
     if (grows(static_cast<Axis>(axis))) filled_.size[axis] += block.slice.count.size[axis];
 }
 
-/// Axes that grow on demand begin with no room, and grow into a new file that takes the place of this one.
+/// Axes that grow on demand grow into a new file that takes the place of this one.
 void LiveTrace::make_room(const RunBlock& block) {
   bool grown = false;
-  for (const Axis axis : {Axis::read, Axis::page}) {
+  for (const Axis axis : kGrowOnDemand) {
     const auto needed = filled_[axis] + block.slice.count[axis];
     if (needed <= capacity_[axis]) continue;
     capacity_[axis] = kGrowth * needed;

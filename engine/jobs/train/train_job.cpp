@@ -10,6 +10,7 @@
 
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/file_lock.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/json_file.h"
 #include "engine/jobs/job.h"
@@ -199,6 +200,7 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
   }
   if (!flag(args, "overwrite")) check_folder(output);
   std::filesystem::create_directories(output);
+  const FileHandle lock = lock_folder(output);  // one training writes here
   std::filesystem::remove(output / kResult);
   write_file_atomic(output / "recipe.json", json.dump(2) + "\n");
 
