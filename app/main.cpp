@@ -6,7 +6,6 @@
 #include <exception>
 #include <filesystem>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "app/cli/command_list.h"
@@ -14,6 +13,7 @@
 #include "app/process/interrupt.h"
 #include "app/process/models.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/std_failure.h"
 #include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_child.h"
 
@@ -62,11 +62,6 @@ void set_engine_environment() {
   ::setenv("MKL_DYNAMIC", "FALSE", 0);
 }
 
-int out_of_memory() {
-  std::fprintf(stderr, "error: out of memory\n");
-  return static_cast<int>(ExitCode::resource);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -83,14 +78,9 @@ int main(int argc, char** argv) {
     // A reader that has gone (| head) wants no line; what was kept in spite of it has been said.
     if (error.code() != ExitCode::closed_pipe) std::fprintf(stderr, "error: %s\n", error.what());
     return app::exit_code_of(static_cast<int>(error.code()));
-  } catch (const std::bad_alloc&) {
-    return out_of_memory();
-  } catch (const std::system_error& error) {  // a thread, or a path's canonical form, that found no memory
-    if (error.code() == std::errc::not_enough_memory) return out_of_memory();
-    std::fprintf(stderr, "error: internal: %s\n", escape_for_terminal(error.what()).c_str());
-    return static_cast<int>(ExitCode::internal);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: internal: %s\n", escape_for_terminal(error.what()).c_str());
-    return static_cast<int>(ExitCode::internal);
+  } catch (const std::exception& other) {
+    const Error error = error_of(other);
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return app::exit_code_of(static_cast<int>(error.code()));
   }
 }

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <iostream>
-#include <iterator>
 
 #include "app/cli/command_list.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/standard_input.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {
@@ -55,6 +54,18 @@ std::string who_takes(std::string_view name) {
   const std::string help = (others.empty() ? "" : "of " + others + "; ") + "see " + program + " --help";
   usage_error(typed, "unknown option of " + program, "",
               close.empty() ? help : "did you mean " + dashed(close) + "? " + help);
+}
+
+/// Options that say the same thing twice: which one counts, nobody could know.
+constexpr std::pair<std::string_view, std::string_view> kOneOf[] = {
+    {"prompt", "prompt-ids"}, {"prompt-file", "prompt-ids"}, {"oracle", "no-oracle"}, {"share", "count"},
+    {"json", "format"},       {"forced", "chunk"},           {"model", "shape"},      {"resume", "overwrite"},
+};
+
+void check_said_once(const Arguments& arguments) {
+  for (const auto& [a, b] : kOneOf) {
+    if (arguments.has(a) && arguments.has(b)) usage_error(dashed(a) + " and " + dashed(b), "both given", "one of them");
+  }
 }
 
 }  // namespace
@@ -114,6 +125,7 @@ Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string>
     if (!is_first && !option->repeats) usage_error(dashed(name), "given twice");
     if (option->repeats) arguments.repeated_[name].push_back(value);
   }
+  check_said_once(arguments);
   const int n = static_cast<int>(arguments.positionals_.size());
   const std::string usage = "usage: kvscope " + std::string(spec.name) + " " + std::string(spec.synopsis);
   if (n < spec.positionals.min) usage_error("kvscope " + std::string(spec.name), "too few arguments", "", usage);
@@ -174,8 +186,7 @@ std::string Arguments::text_or_file(std::string_view name) const {
                 "one of " + dashed(name) + " TEXT and " + dashed(file_option) + " FILE");
   if (has(name)) return text(name);
   const std::string path = text(file_option);
-  if (path != "-") return read_file(path, kMaxTextBytes);
-  return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  return path == "-" ? read_standard_input(kMaxTextBytes) : read_file(path, kMaxTextBytes);
 }
 
 }  // namespace kvscope::app

@@ -67,7 +67,7 @@ RunRecord failed_run(const Arguments& arguments, EngineJob& job, const ModelInfo
                      const std::string& where, std::string reason) {
   if (!arguments.has("quiet")) {
     job.progress().clear();
-    std::fprintf(stderr, "warning: %s: %s; recorded as failed\n", escape_for_terminal(where).c_str(),
+    std::fprintf(stderr, "warning: %s: %s; recorded as failed\n", escape_for_terminal(where, 150).c_str(),
                  escape_for_terminal(reason).c_str());
   }
   RunRecord run = start_record(model, request);
@@ -160,8 +160,6 @@ int capture(const Arguments& arguments) {
   if (!arguments.has("o")) usage_error("kvscope capture", "no -o FILE", "", "name the trace to write");
   const RunRequest request = run_request(arguments, model_path, "");
   CapturePlan plan = plan_of(arguments, request);
-  if (arguments.has("resume") && arguments.has("overwrite"))
-    usage_error("--resume and --overwrite", "both given", "one of them");
   const std::filesystem::path inputs[] = {arguments.positionals()[1]};
   writable_target(plan.file, arguments.has("resume") || arguments.has("overwrite"), inputs,
                   "--resume goes on with it, --overwrite replaces it");

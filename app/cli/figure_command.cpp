@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
@@ -43,13 +44,15 @@ void list_presets() {
 }
 
 // KEY=VALUE: as JSON where it is a number, a list, true or false, else as text.
-void set_key(nlohmann::json& recipe, const std::string& pair) {
+void set_key(nlohmann::json& recipe, const std::string& pair, std::set<std::string>& set) {
   const std::size_t at = pair.find('=');
   if (at == 0 || at == std::string::npos)
     usage_error("kvscope figure", "--set \"" + pair + "\"", "KEY=VALUE", "kvscope figure --list names the presets");
-  const std::string text = pair.substr(at + 1);
+  const std::string key = pair.substr(0, at), text = pair.substr(at + 1);
+  if (!set.insert(key).second)
+    usage_error("kvscope figure", in_quotes(key) + " is given twice", "--set or an option of that name, once");
   nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
-  recipe[pair.substr(0, at)] = value.is_discarded() ? nlohmann::json(text) : value;
+  recipe[key] = value.is_discarded() ? nlohmann::json(text) : value;
 }
 
 // The recipe as JSON (a preset or a file), with the options of the command line over it: one parser checks all of it.
@@ -74,9 +77,15 @@ nlohmann::json recipe_json(const Arguments& arguments, std::vector<std::string>&
   set_text("venue", "venue"), set_text("metric", "metric");
   set_integer("layer", "layer", -1), set_integer("kv-head", "kv_head", 0), set_integer("q", "q", -1),
       set_integer("run", "run", -1);
+  std::set<std::string> set;
+  for (std::string name : {"venue", "metric", "layer", "kv-head", "q", "run", "width-mm", "dpi", "preset"}) {
+    const bool given = arguments.has(name);
+    std::ranges::replace(name, '-', '_');
+    if (given) set.insert(name);
+  }
   if (arguments.has("width-mm")) recipe["width_mm"] = arguments.real("width-mm", 0, 10, 2000);
   if (arguments.has("dpi")) recipe["dpi"] = arguments.real("dpi", 300, 30, 2400);
-  for (const std::string& pair : arguments.texts("set")) set_key(recipe, pair);
+  for (const std::string& pair : arguments.texts("set")) set_key(recipe, pair, set);
   return recipe;
 }
 

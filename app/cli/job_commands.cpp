@@ -80,9 +80,6 @@ int train(const Arguments& arguments) {
     if (!arguments.has(option)) usage_error("kvscope train", "no " + dashed(option), dashed(option) + " FOLDER");
     args[key] = arguments.text(option);
   }
-  if (arguments.has("resume") && arguments.has("overwrite")) {
-    usage_error("--resume and --overwrite", "both given", "one of them");
-  }
   for (const char* option : {"resume", "overwrite"}) {
     if (arguments.has(option)) args[option] = true;
   }

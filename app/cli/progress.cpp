@@ -54,7 +54,7 @@ void Progress::update(const std::string& phase, double value, double max, const 
   last_ = now;
 
   const double seconds = std::chrono::duration<double>(now - phase_start_).count();
-  std::string line = escape_for_terminal(phase);
+  std::string line = escape_for_terminal(phase, 80);
   char number[96];
   if (max > 0) {
     const double share = std::clamp(value / max, 0.0, 1.0);

@@ -25,7 +25,8 @@ constexpr auto kPromptOptions = std::to_array<OptionSpec>({
     {"prompt", "TEXT", "the prompt"},
     {"prompt-file", "FILE", "the prompt from a file; - is stdin"},
     {"messages", "JSON", "a conversation instead: [{\"role\": \"user\", \"content\": TEXT}, ...]"},
-    {"prompt-ids", "N,N,...", "the prompt's tokens; --prompt is what it is called then"},
+    {"prompt-ids", "N,N,...", "the prompt's tokens instead"},
+    {"title", "TEXT", "with --prompt-ids: the text that the run is called by"},
     {"answer-ids", "N,N,...", "the answer's tokens, given instead of drawn (teacher forcing)"},
 });
 constexpr auto kTemplateOptions = std::to_array<OptionSpec>({
@@ -138,10 +139,10 @@ std::vector<std::int32_t> token_ids(const Arguments& arguments, const char* name
 
 RunRequest request_of_prompt(const Arguments& arguments, const std::string& model_path) {
   const std::string file = arguments.text("prompt-file", "--prompt");
-  const bool named = arguments.has("prompt") || arguments.has("prompt-file");
   const bool by_ids = arguments.has("prompt-ids");
+  if (arguments.has("title") && !by_ids) usage_error("--title", "no --prompt-ids", "--prompt-ids with it");
   RunRequest request = run_request(arguments, model_path,
-                                   named || !by_ids ? as_text(arguments.text_or_file("prompt"), file) : std::string());
+                                   by_ids ? arguments.text("title") : as_text(arguments.text_or_file("prompt"), file));
   if (by_ids) request.prompt_ids = token_ids(arguments, "prompt-ids"), request.messages.clear();
   if (!arguments.has("answer-ids")) return request;
   if (request.chunk > 0) usage_error("--answer-ids and --chunk", "both given", "one of them");

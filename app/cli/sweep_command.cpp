@@ -13,6 +13,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/json_fields.h"
+#include "engine/core/support/json_file.h"
 #include "engine/core/support/text.h"
 #include "engine/core/trace/study_file.h"
 
@@ -44,10 +45,13 @@ std::vector<fs::path> inputs_of(const Arguments& arguments, const SweepPlan& pla
 
 fs::path table_path(const fs::path& study) { return fs::path(study).replace_extension(".csv"); }
 
-/// The table stands there first: one whose study is missing is what a kill between the two has left of this sweep.
-bool replaces_table(const Arguments& arguments, const fs::path& study) {
+/// What a kill between the renames of the two files leaves: the table of these answers, to the byte, and no study. Any other
+/// table is somebody's.
+bool is_left_table(const fs::path& study, const StudyTable& table) {
   std::error_code error;
-  return arguments.has("overwrite") || (!fs::exists(study, error) && fs::exists(journal_path(study, 0, 1), error));
+  const std::string text = study_csv(table);
+  return !fs::exists(study, error) && fs::file_size(table_path(study), error) == text.size() && !error &&
+         read_file(table_path(study), text.size()) == text;
 }
 
 /// What stands in the way of one of the files says so before anything is asked.
@@ -57,12 +61,28 @@ void check_targets(const Arguments& arguments, const fs::path& study, const Swee
   }
   const std::vector<fs::path> inputs = inputs_of(arguments, plan);
   writable_target(study, arguments.has("overwrite"), inputs, kOverwriteHint);
-  writable_target(table_path(study), replaces_table(arguments, study), inputs, kOverwriteHint);
+  std::error_code error;
+  const bool may_be_left = !fs::exists(study, error) && fs::exists(journal_path(study, 0, 1), error);
+  writable_target(table_path(study), arguments.has("overwrite") || may_be_left, inputs, kOverwriteHint);
+}
+
+StudyTable table_of(const SweepPlan& plan, const SweepJournal& journal) {
+  return sweep_table(plan, journal, kv_bytes_of_token(plan, journal));
+}
+
+/// The same of a table beside which there are answers, once these are read.
+void check_table(const SweepRun& run, const SweepJournal& journal, const fs::path& study) {
+  std::error_code error;
+  if (run.arguments.has("overwrite") || !fs::exists(table_path(study), error)) return;
+  const bool is_whole = run.n_shards == 1 && run.n_done(journal) == run.n_all();
+  if (!is_whole || !is_left_table(study, table_of(run.plan, journal)))
+    writable_target(table_path(study), false, {}, kOverwriteHint);
 }
 
 void write_both(const Arguments& arguments, const fs::path& path, const StudyTable& table) {
   const std::string bytes = study_bytes(table, path.string());
-  AtomicFile csv(table_path(path), replaces_table(arguments, path)), study(path, arguments.has("overwrite"));
+  const bool replace = arguments.has("overwrite");
+  AtomicFile csv(table_path(path), replace || is_left_table(path, table)), study(path, replace);
   csv.write(study_csv(table));
   study.write(bytes);
   AtomicFile* files[] = {&csv, &study};
@@ -167,6 +187,7 @@ int sweep(const Arguments& arguments) {
   }
   for (const std::string& file : arguments.texts("answers")) others.emplace_back(file);
   SweepJournal journal(own, others, plan);
+  if (!study.empty()) check_table(run, journal, study);
   if (is_dry) return dry_run(run, journal);
 
   bool is_whole = false;
@@ -178,7 +199,7 @@ int sweep(const Arguments& arguments) {
     throw;
   }
   if (!is_whole || run.n_shards > 1) return report_part(run, journal, own, is_whole);
-  const StudyTable table = sweep_table(plan, journal, kv_bytes_of_token(plan, journal));
+  const StudyTable table = table_of(plan, journal);
   write_both(arguments, study, table);
   if (arguments.has("json")) {
     ordered_json result = sweep_json(table);

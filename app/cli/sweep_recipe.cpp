@@ -28,10 +28,17 @@ std::string list_of(std::span<const std::string_view> names) {
   return text;
 }
 
+[[noreturn]] void fail(const std::string& file, std::string where, std::string found, std::string expected) {
+  throw Error({.file = file, .where = std::move(where), .found = std::move(found), .expected = std::move(expected)});
+}
+
 void check_keys(const json& object, std::span<const std::string_view> known, const std::string& file,
                 const std::string& where) {
   for (const auto& [key, value] : object.items()) {
-    if (std::ranges::find(known, key) != known.end()) continue;
+    if (std::ranges::find(known, key) != known.end()) {
+      if (!value.is_null()) continue;
+      fail(file, where.empty() ? key : where + "." + key, "null", "a value, or no such key");
+    }
     const std::string close = closest(key, {known.begin(), known.end()});
     throw Error({.file = file,
                  .where = where,
@@ -39,10 +46,6 @@ void check_keys(const json& object, std::span<const std::string_view> known, con
                  .expected = list_of(known),
                  .hint = close.empty() ? "" : "did you mean " + close + "?"});
   }
-}
-
-[[noreturn]] void fail(const std::string& file, std::string where, std::string found, std::string expected) {
-  throw Error({.file = file, .where = std::move(where), .found = std::move(found), .expected = std::move(expected)});
 }
 
 /// A value of an axis as a policy's text has it.
@@ -255,6 +258,7 @@ SweepRecipe read_sweep_recipe(const fs::path& path) {
   if (!recipe.is_object()) fail(file, "", "no JSON object", "a recipe of a sweep (docs/studies.md)");
   check_keys(recipe, kKeys, file, "");
   const JsonObject object(recipe, file);
+  for (const char* said : {"name", "note"}) object.text_or(said, "");  // for people, and texts all the same
   SweepRecipe result{.text = recipe.dump(), .model = object.text("model"), .request = request_of(object, path)};
   add_points(result, recipe.value("policies", json()), file);
   for (const std::int64_t chunk : integers(recipe, "chunk", 1, 1, kMaxPositions, file)) {

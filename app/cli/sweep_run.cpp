@@ -128,10 +128,13 @@ class Workers {
 
   void run() {
     std::vector<std::thread> threads;
-    for (int worker = 0; worker < run_.jobs; ++worker) {
-      const auto has_work = [&](const Shares& shares) { return !shares[static_cast<std::size_t>(worker)].empty(); };
-      if (std::ranges::none_of(shares_, has_work)) continue;
-      threads.emplace_back([this, worker] { work(worker); });
+    try {
+      for (int worker = 0; worker < run_.jobs; ++worker) {
+        const auto has_work = [&](const Shares& shares) { return !shares[static_cast<std::size_t>(worker)].empty(); };
+        if (std::ranges::any_of(shares_, has_work)) threads.emplace_back([this, worker] { work(worker); });
+      }
+    } catch (...) {  // no memory for one more
+      fail();
     }
     for (std::thread& thread : threads) thread.join();
     progress_.clear();
@@ -150,10 +153,14 @@ class Workers {
         if (!wanted.empty() && !answer(job, run_.plan.groups[g], wanted)) return;
       }
     } catch (...) {
-      const std::scoped_lock lock(mutex_);
-      // The first one's; those that were stopped by it say nothing new.
-      if (!failed_.exchange(true)) failure_ = std::current_exception();
+      fail();
     }
+  }
+
+  /// The first one's reason counts; those that were stopped by it say nothing new.
+  void fail() {
+    const std::scoped_lock lock(mutex_);
+    if (!failed_.exchange(true)) failure_ = std::current_exception();
   }
 
   bool answer(EngineJob& job, const SweepGroup& group, const std::unordered_set<std::string>& wanted) {

@@ -11,6 +11,7 @@
 
 #include "engine/core/protocol/channel.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/std_failure.h"
 #include "engine/core/support/version.h"
 #include "engine/server/engine_server.h"
 
@@ -59,7 +60,7 @@ int serve() {
   try {
     code = server->serve();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
+    std::fprintf(stderr, "error: %s\n", kvscope::error_of(error).what());
   }
   std::fflush(nullptr);
   _exit(code);

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "app/process/paths.h"
@@ -26,6 +27,8 @@ constexpr const char* kEnded = "ended";  // the one event that is ours
 
 std::vector<std::string> engine_argv(const std::string& command) {
   if (!command.empty()) return {"/bin/sh", "-c", command};
+  // Its libraries cannot be found from there, which they say in words of their own.
+  [[maybe_unused]] const auto here = std::filesystem::current_path();
   return {executable_folder() / "kvscope-engine"};
 }
 
@@ -78,10 +81,22 @@ EngineClient::EngineClient(Options options)
       events_(options_.limits) {
   ::signal(SIGPIPE, SIG_IGN);  // a write to a dead engine is an error to handle, not the end of this process
   channel_ = std::make_unique<Channel>(child_.stdout_fd(), child_.stdin_fd());
-  stderr_reader_ = std::thread([this] { read_stderr(); });
-  writer_ = std::thread([this] { write_requests(); });
-  reader_ =
-      std::thread([this] { read_events(); });  // last: it joins the one of stderr, at once if the engine ends at once
+  try {
+    stderr_reader_ = std::thread([this] { read_stderr(); });
+    writer_ = std::thread([this] { write_requests(); });
+    // Last: it joins the one of stderr, at once if the engine ends at once.
+    reader_ = std::thread([this] { read_events(); });
+  } catch (...) {  // no memory for a thread: those that run end with the engine
+    child_.signal_group(SIGKILL);
+    {
+      const std::scoped_lock lock(mutex_);
+      ended_ = true;
+    }
+    requests_changed_.notify_all();
+    if (writer_.joinable()) writer_.join();
+    if (stderr_reader_.joinable()) stderr_reader_.join();
+    throw;
+  }
 }
 
 EngineClient::~EngineClient() { stop(); }

@@ -8,6 +8,7 @@
 #include "app/process/paths.h"
 #include "app/process/trace_open.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/std_failure.h"
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {
@@ -32,7 +33,7 @@ void Files::in_background(std::string what, Worker::Job job) {
           try {
             finish();
           } catch (const std::exception& error) {
-            failed(error.what());
+            failed(error_of(error).what());
           }
           revision_.rise();
         };

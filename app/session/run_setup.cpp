@@ -67,7 +67,7 @@ std::string tokens_command_line(const std::string& model, RunRequest request) {
   if (prompt.size() > kMost || answer.size() > kMost) return "";
   std::string line = "kvscope run " + shell_quote(model) + " " + option_line(request) + " --prompt-ids " + prompt;
   if (!answer.empty()) line += " --answer-ids " + answer;
-  return request.prompt.empty() ? line : line + " --prompt " + shell_quote(request.prompt);
+  return request.prompt.empty() ? line : line + " --title " + shell_quote(request.prompt);
 }
 
 RunRecord start_record(const ModelInfo& model, const RunRequest& request) {

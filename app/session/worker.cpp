@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "engine/core/support/std_failure.h"
+
 namespace kvscope::app {
 
 Worker::Worker(std::function<void()> wake) : wake_(std::move(wake)), thread_([this] { work(); }) {}
@@ -57,7 +59,7 @@ void Worker::work() {
     try {
       finish = entry.job();
     } catch (const std::exception& error) {
-      finish = [failed = entry.failed, text = std::string(error.what())] { failed(text); };
+      finish = [failed = entry.failed, text = std::string(error_of(error).what())] { failed(text); };
     }
     lock.lock();
     running_ = false;

@@ -76,12 +76,11 @@ void Generation::Impl::throw_not_finite() const {
   }
   look(weights.final_norm, "final norm");
   look(weights.lm_head, "output head");
-  throw Error({.code = damaged.empty() ? ExitCode::internal : ExitCode::bad_input,
-               .file = damaged.empty() ? model.info().name : model.info().path,
-               .where = damaged.empty() ? "logits after position " + std::to_string(ids.size() - 1) : damaged,
-               .found = damaged.empty() ? "a value that is not finite" : "weights that are not finite numbers",
-               .expected = damaged.empty() ? "" : "undamaged weights",
-               .hint = damaged.empty() ? "values too large for " + model.info().dtype : ""});
+  const std::string after = "logits after position " + std::to_string(static_cast<int>(ids.size()) - 1);
+  throw Error({.file = model.info().path,
+               .where = damaged.empty() ? after : damaged,
+               .found = damaged.empty() ? "values that are not finite numbers" : "weights that are not finite numbers",
+               .expected = damaged.empty() ? "weights small enough for " + model.info().dtype : "undamaged weights"});
 }
 
 std::int32_t Generation::Impl::begin_step(std::int32_t id, StepFacts& facts) {

@@ -3,9 +3,9 @@
 #include <c10/util/Exception.h>
 
 #include <exception>
-#include <new>
 #include <string>
 
+#include "engine/core/support/std_failure.h"
 #include "kernels/cuda_error.h"
 
 namespace kvscope::engine {
@@ -43,8 +43,22 @@ Error no_memory(const std::string& found) {
   return Error({.code = ExitCode::resource, .found = found, .hint = kMemoryHint});
 }
 
+/// Without the library's words: "not enough memory: 2.00 GiB were asked for".
+Error no_memory_of(const std::string& text) {
+  for (const std::string_view before : {"you tried to allocate ", "Tried to allocate "}) {
+    const std::size_t at = text.find(before);
+    if (at == std::string::npos) continue;
+    const std::string rest = text.substr(at + before.size());
+    const std::size_t unit = rest.find(' ');
+    if (unit == std::string::npos) break;
+    const std::size_t end = rest.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", unit + 1);
+    return no_memory("not enough memory: " + rest.substr(0, end) + " were asked for");
+  }
+  return no_memory("not enough memory");
+}
+
 Failure cuda_failure(const std::string& text) {
-  if (is_memory(text)) return {no_memory(first_line(text))};
+  if (is_memory(text)) return {no_memory_of(text)};
   return {Error({.code = ExitCode::resource, .found = with_cuda_name(text), .hint = kFaultHint}), true};
 }
 
@@ -55,20 +69,16 @@ Error internal(const std::string& found) { return Error({.code = ExitCode::inter
 Failure current_failure() {
   try {
     throw;
-  } catch (const Error& error) {
-    return {error};
   } catch (const c10::OutOfMemoryError& error) {
-    return {no_memory(first_line(error.what_without_backtrace()))};
-  } catch (const std::bad_alloc&) {
-    return {no_memory("out of memory")};
+    return {no_memory_of(error.what_without_backtrace())};
   } catch (const kernels::CudaError& error) {
     return cuda_failure(error.what());
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
     if (is_cuda_fault(text)) return cuda_failure(text);
-    return {is_memory(text) ? no_memory(first_line(text)) : internal(first_line(text))};
+    return {is_memory(text) ? no_memory_of(text) : internal(first_line(text))};
   } catch (const std::exception& error) {
-    return {internal(first_line(error.what()))};
+    return {error_of(error)};
   } catch (...) {
     return {internal("an exception of an unknown type")};
   }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <set>
 
 #include "tests/app/model_damage.h"
@@ -146,6 +147,27 @@ TEST_CASE("A weight that is no number is bad input, found when the model first s
                    [](std::string b) { return b.replace(b.size() - 4, 4, "\0\0\xC0\x7F", 4); })(scene.model());
   check_refused({"a weight that is no number", {}, "", "weights that are not finite numbers"},
                 scene.run(score_words(scene.model())), scene.model());
+}
+
+TEST_CASE("Weights that are numbers, and too large to compute with, are bad input that names what is not finite",
+          "[broken]") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  const Scene scene(false);
+  test::edit_bytes("model.safetensors", [](std::string b) {
+    std::uint64_t header = 0;
+    std::memcpy(&header, b.data(), sizeof header);
+    const float huge = 1e38f;
+    for (std::size_t at = 8 + header; at + 4 <= b.size(); at += 4) std::memcpy(b.data() + at, &huge, 4);
+    return b;
+  })(scene.model());
+  check_refused({"weights of 1e38", {}, "", "logits after position"}, scene.run(score_words(scene.model())),
+                scene.model());
+  const test::Result run = scene.run(
+      {"run", scene.model().string(), "--prompt", "the code", "--temperature", "1e-308", "--device", "cpu", "--quiet"});
+  INFO(run.err);
+  CHECK(run.exit_code == 2);
+  CHECK(run.err.find("values that are not finite numbers; expected weights small enough for float32") !=
+        std::string::npos);
 }
 
 TEST_CASE("The broken model folders are more than eighty", "[broken]") {

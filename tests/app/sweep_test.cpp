@@ -263,6 +263,51 @@ TEST_CASE("a sweep refuses targets and options before its engine starts, and wha
   refused({.folder = folder}, 1, "budget of 8 tokens");
 }
 
+TEST_CASE("a table that is not the sweep's own is never replaced, whatever is beside it", "[sweep]") {
+  const TemporaryFolder folder;
+  write_recipe(folder, usual_recipe());
+  REQUIRE(Sweep{folder}.run().exit_code == 0);
+  const std::string table = read_text(folder / "s.csv");
+  fs::remove(folder / "s.h5");
+  for (const std::string& text : {table + "# mine\n", std::string("mine\n"), std::string()}) {
+    std::ofstream(folder / "s.csv", std::ios::trunc) << text;
+    const Result refused = Sweep{folder}.run();
+    CAPTURE(refused.err);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("s.csv: it exists; hint: --overwrite replaces it") != std::string::npos);
+    CHECK(read_text(folder / "s.csv") == text);
+    CHECK_FALSE(fs::exists(folder / "s.h5"));
+  }
+  std::ofstream(folder / "s.csv", std::ios::trunc) << table;  // as a kill between the two files leaves it
+  CHECK(Sweep{folder}.run().exit_code == 0);
+  CHECK(fs::exists(folder / "s.h5"));
+  CHECK(read_text(folder / "s.csv") == table);
+}
+
+TEST_CASE("a line that no sweep has written is refused by its number in a file of answers", "[sweep]") {
+  const TemporaryFolder folder;
+  write_recipe(folder, usual_recipe());
+  REQUIRE(Sweep{folder}.run().exit_code == 0);
+  const fs::path answers = folder / "s.h5.answers";
+  const std::string whole = read_text(answers);
+  const std::size_t at = whole.find("\n", whole.find("\"answer\":")) + 1, begin = whole.rfind('\n', at - 2) + 1;
+  const std::string line = whole.substr(begin, at - begin);
+  json other = json::parse(line), less = other;
+  other["note"] = 1;
+  less["answer"].erase("nll");
+  for (const std::string& added : {std::string("{}\n"), line, other.dump() + "\n", less.dump() + "\n",
+                                   whole.substr(0, whole.find('\n') + 1), std::string("{\"group\": \"x\"}\n")}) {
+    std::ofstream(answers, std::ios::trunc) << whole << added;
+    Sweep again{folder};
+    again.options = {"--overwrite"};
+    const Result refused = again.run();
+    CAPTURE(added, refused.err);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("s.h5.answers, line " + std::to_string(count_lines(whole) + 1)) != std::string::npos);
+    CHECK(refused.err.find("hint: remove that line") != std::string::npos);
+  }
+}
+
 TEST_CASE("a dry run says points and an estimate from measured answers, and writes nothing", "[sweep]") {
   const TemporaryFolder folder;
   write_recipe(folder, usual_recipe());

@@ -95,6 +95,13 @@ TEST_CASE("sampling: greedy takes the greatest logit, of equal ones the lower id
   CHECK_THROWS_AS(Sampler({.temperature = 1}).next(std::vector<float>{NAN}), std::invalid_argument);
 }
 
+TEST_CASE("sampling: however small the temperature, the greatest logit is drawn", "[core][sampling]") {
+  const auto temperature = GENERATE(1e-3, 1e-38, 1e-39, 1e-45, 1e-46, 1e-308, 5e-324);
+  CAPTURE(temperature);
+  Sampler sampler({.temperature = temperature, .top_p = GENERATE(1.0, 0.9)});
+  for (int i = 0; i < 10; ++i) CHECK(sampler.next(std::vector<float>{1, 3, 2, -INFINITY}) == 1);
+}
+
 TEST_CASE("sampling: the repetition penalty counts every id once and moves greedy decoding too", "[core][sampling]") {
   Sampler sampler({.repetition_penalty = 2});
   CHECK_FALSE(sampler.is_greedy());

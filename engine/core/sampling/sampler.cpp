@@ -168,7 +168,8 @@ void Sampler::keep_if(const auto& is_kept) {
 /// Fills candidates_ with what top_k leaves, sum_ with their weights. With top_p those are left out that it will not
 /// keep either: a weight below (1 - p) / n of the sum, since even n of them do not sum to 1 - p.
 void Sampler::collect(std::span<const float> logits) {
-  const auto temperature = static_cast<float>(spec_.temperature);
+  // Below a float's least, 0 / 0 would make the likeliest no number; at this one it has all the weight.
+  const float temperature = std::max(static_cast<float>(spec_.temperature), 1e-30f);
   const float greatest = greatest_of(logits);
   candidates_.clear();
   if (spec_.top_k > 0 && static_cast<std::size_t>(spec_.top_k) < logits.size()) {

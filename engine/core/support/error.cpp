@@ -1,13 +1,16 @@
 #include "engine/core/support/error.h"
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <span>
 
 #include "engine/core/support/utf8.h"
 
 namespace kvscope {
 namespace {
+
+constexpr std::string_view kEllipsis = "\u2026";
 
 /// Characters that change a terminal's state, end a line, or show text in another order than it is stored.
 bool must_be_escaped(char32_t c) {
@@ -32,7 +35,6 @@ std::string escaped(std::string_view bytes, char32_t c, bool valid) {
 }  // namespace
 
 std::string escape_for_terminal(std::string_view text, std::size_t max_bytes) {
-  constexpr std::string_view kEllipsis = "\u2026";
   std::string out;
   std::size_t fits = 0;  // length of `out` up to which an ellipsis would still fit
   for (std::size_t i = 0; i < text.size();) {
@@ -60,20 +62,47 @@ std::string in_quotes(std::string_view text, std::size_t max_bytes) {
   return out;
 }
 
+namespace {
+
+/// Escaped text without its middle, so that of a path the name stays and of a sentence its end.
+std::string without_middle(const std::string& text, std::size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  const auto is_inside = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
+  std::size_t head = (max_bytes - kEllipsis.size()) / 2, tail = text.size() - (max_bytes - kEllipsis.size() - head);
+  while (head > 0 && is_inside(head)) --head;
+  while (tail < text.size() && is_inside(tail)) ++tail;
+  return text.substr(0, head).append(kEllipsis) + text.substr(tail);
+}
+
+}  // namespace
+
 std::string format_error(const Error::Parts& parts) {
-  // Long enough for any path and any list of supported names, short enough to stay a line.
-  constexpr std::size_t kMaxPart = 1200;
-  std::string line;
-  const auto escape = [](const std::string& part) { return escape_for_terminal(part, kMaxPart); };
-  if (!parts.file.empty()) line += escape(parts.file) + ": ";
-  if (!parts.where.empty()) line += escape(parts.where) + ": ";
-  line += escape(parts.found);
-  if (!parts.expected.empty()) {
-    const bool says_so = parts.expected.starts_with("expected");
-    line += (says_so ? "; " : "; expected ") + escape(parts.expected);
-  }
-  if (!parts.hint.empty()) line += "; hint: " + escape(parts.hint);
-  return line;
+  // With "error: " before it no line is longer than 400 bytes, whatever of a stranger's text it repeats.
+  constexpr std::size_t kMaxLine = 390, kLeast = 60;
+  constexpr std::size_t kMaxEscaped = std::size_t{1} << 16;  // of which the middle is cut
+  std::string file = escape_for_terminal(parts.file, kMaxEscaped),
+              where = escape_for_terminal(parts.where, kMaxEscaped),
+              found = escape_for_terminal(parts.found, kMaxEscaped),
+              expected = escape_for_terminal(parts.expected, kMaxEscaped),
+              hint = escape_for_terminal(parts.hint, kMaxEscaped);
+  if (!file.empty()) file += ": ";
+  if (!where.empty()) where += ": ";
+  if (!expected.empty()) expected.insert(0, expected.starts_with("expected") ? "; " : "; expected ");
+  if (!hint.empty()) hint.insert(0, "; hint: ");
+  // What was found, and where, is mostly a stranger's text; what is expected, and a hint, mostly ours.
+  std::string* const theirs[] = {&found, &where, &file};
+  std::string* const all[] = {&file, &where, &found, &expected, &hint};
+  const auto size = [&] { return file.size() + where.size() + found.size() + expected.size() + hint.size(); };
+  const auto cut_longest = [&](std::span<std::string* const> some) {
+    while (size() > kMaxLine) {
+      std::string& longest = **std::ranges::max_element(some, {}, [](const std::string* part) { return part->size(); });
+      if (longest.size() <= kLeast) return;
+      const std::size_t excess = size() - kMaxLine;
+      longest = without_middle(longest, std::max(kLeast, longest.size() - std::min(excess, longest.size())));
+    }
+  };
+  cut_longest(theirs), cut_longest(all);
+  return file + where + found + expected + hint;
 }
 
 Error::Error(Parts parts) : std::runtime_error(format_error(parts)), parts_(std::move(parts)) {}

@@ -94,13 +94,16 @@ Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const 
     if (!kSections.contains(name)) {
       recipe_error(file, name, "an unknown key", "name, note, seed, model, data, base, scorer or gate");
     }
+    if (value.is_null()) recipe_error(file, name, "null", "a value, or no such key");
   }
   const JsonObject top(json, file);
   Recipe recipe;
   recipe.name = top.text("name");
+  top.text_or("note", "");
   recipe.seed = static_cast<std::uint64_t>(top.integer_or("seed", 1, 0, INT64_MAX));
-  const std::string kind =
-      json.contains("data") && json.at("data").is_object() ? json.at("data").value("kind", "tasks") : "tasks";
+  const std::string kind = json.contains("data") && json.at("data").is_object()
+                               ? JsonObject(json.at("data"), file, "data").text_or("kind", "tasks")
+                               : "tasks";
   if (kind != "tasks" && kind != "text" && kind != "palindrome")
     recipe_error(file, "data.kind", kind, "tasks, text or palindrome");
   if (kind == "palindrome") {

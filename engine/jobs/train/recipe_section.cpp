@@ -14,7 +14,10 @@ RecipeSection::RecipeSection(const nlohmann::json& parent, const std::string& ke
     : json_(parent.contains(key) ? parent.at(key) : nlohmann::json::object()), object_(json_, file, key) {
   if (!json_.is_object()) recipe_error(file, key, json_.type_name(), "an object");
   for (const auto& [name, value] : json_.items()) {
-    if (known.contains(name)) continue;
+    if (known.contains(name)) {
+      if (value.is_null()) recipe_error(file, key + "." + name, "null", "a value, or no such key");
+      continue;
+    }
     std::string list;
     for (const auto& entry : known) list += (list.empty() ? "" : ", ") + entry;
     recipe_error(file, key + "." + name, "an unknown key", "one of " + list);
