@@ -53,14 +53,14 @@ void draw_task(Panel& panel) {
   const auto slow = slow_read();
   std::string text;
   views::Colour colour = palette.text;
-  if (std::string silence = session.engine().silence(); !silence.empty()) {
-    text = std::move(silence);
-    colour = palette.warn;
-  } else if (slow) {
+  if (slow) {
     command_button(panel, "Stop waiting", "file.give_up");
     ImGui::SameLine();
     text = escape_for_terminal(slow->path, 160) + ": the machine is busy, or the disk does not answer (" +
            std::to_string(slow->seconds) + " s)";
+  } else if (std::string silence = session.engine().silence(); !silence.empty()) {
+    text = std::move(silence);
+    colour = palette.warn;
   } else if (!progress.phase.empty()) {
     if (progress.max > 0) draw_bar(panel, progress.value / progress.max);
     text = progress.line();
