@@ -23,6 +23,7 @@
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "views/widgets/imgui_compat.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::app {
@@ -113,6 +114,7 @@ AppWindow::~AppWindow() {
 void AppWindow::set_up_imgui() {
   IMGUI_CHECKVERSION();
   ImGui::CreateContext();
+  views::take_input_as_it_comes();
   ImGuiIO& io = ImGui::GetIO();
   io.IniFilename = io.LogFilename = nullptr;  // layout is ours; a stray imgui.ini has crashed others
   window_.install_callbacks();
@@ -289,6 +291,7 @@ void AppWindow::draw_frame() {
   ImGui_ImplGlfw_NewFrame();
   apply_keyboard_focus(ui_);
   ImGui::NewFrame();
+  views::let_shortcuts_press_nothing();
   track_gesture();
   session_.clamp_selection();
   views::ViewContext context;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/core/support/error.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::app {
 namespace {
@@ -18,6 +19,8 @@ namespace {
 std::string g_glfw_error;
 
 void on_error(int, const char* text) { g_glfw_error = text; }
+
+constexpr int kFirstModifier = GLFW_KEY_LEFT_SHIFT;
 
 template <typename Function>
 Function gl(const char* name) {
@@ -133,7 +136,7 @@ void GlfwWindow::install_callbacks() {
   glfwSetScrollCallback(handle_, on_scroll);
   glfwSetWindowFocusCallback(handle_, on_focus);
   glfwSetCursorEnterCallback(handle_, on_enter);
-  glfwSetCursorPosCallback(handle_, on_touch);
+  glfwSetCursorPosCallback(handle_, on_move);
   glfwSetWindowRefreshCallback(handle_, on_touch);
   glfwSetFramebufferSizeCallback(handle_, on_touch);
 }
@@ -150,6 +153,7 @@ bool GlfwWindow::deliver_input(views::TextInput& typed, bool hold) {
                                   .shift = (event.mods & GLFW_MOD_SHIFT) != 0,
                                   .alt = (event.mods & GLFW_MOD_ALT) != 0});
         keys_delivered_ = std::max(keys_delivered_, event.number);
+        note_modifier(event);
         ImGui_ImplGlfw_KeyCallback(handle_, event.code, event.scancode, event.action, event.mods);
         break;
       case InputEvent::Kind::character:
@@ -164,7 +168,18 @@ bool GlfwWindow::deliver_input(views::TextInput& typed, bool hold) {
         break;
     }
   }
+  const auto down = [&](int left, int right) {
+    return modifiers_.test(left - kFirstModifier) || modifiers_.test(right - kFirstModifier);
+  };
+  views::set_modifiers(down(GLFW_KEY_LEFT_CONTROL, GLFW_KEY_RIGHT_CONTROL),
+                       down(GLFW_KEY_LEFT_SHIFT, GLFW_KEY_RIGHT_SHIFT), down(GLFW_KEY_LEFT_ALT, GLFW_KEY_RIGHT_ALT),
+                       down(GLFW_KEY_LEFT_SUPER, GLFW_KEY_RIGHT_SUPER));
   return !input_.empty();
+}
+
+void GlfwWindow::note_modifier(const InputEvent& event) {
+  if (event.code >= kFirstModifier && event.code <= GLFW_KEY_RIGHT_SUPER)
+    modifiers_.set(event.code - kFirstModifier, event.action != GLFW_RELEASE);
 }
 
 GlfwWindow& GlfwWindow::touch(GLFWwindow* window) {
@@ -190,6 +205,11 @@ void GlfwWindow::on_scroll(GLFWwindow* window, double x, double y) {
 void GlfwWindow::on_focus(GLFWwindow* window, int focused) {
   touch(window);
   ImGui_ImplGlfw_WindowFocusCallback(window, focused);
+}
+
+void GlfwWindow::on_move(GLFWwindow* window, double x, double y) {
+  touch(window);
+  views::move_mouse(x, y);
 }
 
 void GlfwWindow::on_enter(GLFWwindow* window, int entered) {

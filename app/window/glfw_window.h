@@ -4,6 +4,7 @@
 // What is typed and clicked reaches Dear ImGui through our own queue (input_queue.h), and the keys of commands through
 // another.
 
+#include <bitset>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -64,6 +65,7 @@ class GlfwWindow {
   static void on_button(GLFWwindow* window, int button, int action, int mods);
   static void on_scroll(GLFWwindow* window, double x, double y);
   static void on_focus(GLFWwindow* window, int focused);
+  static void on_move(GLFWwindow* window, double x, double y);
   static void on_enter(GLFWwindow* window, int entered);
   static void on_drop(GLFWwindow* window, int count, const char** paths);
   static GlfwWindow& touch(GLFWwindow* window);
@@ -72,8 +74,11 @@ class GlfwWindow {
     touch(window);
   }
 
+  void note_modifier(const InputEvent& event);
+
   GLFWwindow* handle_ = nullptr;
   InputQueue input_;
+  std::bitset<8> modifiers_;  // that Dear ImGui was told are down, from Shift on the left
   std::vector<KeyPress> keys_;
   static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t n_keys_ = 0, keys_delivered_ = 0, last_key_ = kNoLimit;  // as KeyPress::number

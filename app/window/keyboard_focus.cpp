@@ -7,6 +7,8 @@
 #include <array>
 #include <utility>
 
+#include "views/widgets/imgui_compat.h"
+
 namespace kvscope::app {
 namespace {
 
@@ -35,16 +37,7 @@ void apply_keyboard_focus(const UiState& ui) {
   } else {
     io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
   }
-  // To ImGui 1.86 Enter opens a field for text and presses nothing; space alone does.
-  // In the frame in which it goes down: with Ctrl it is a shortcut, also while it is still held behind that.
-  const auto goes_down = [&](ImGuiKey key) {
-    const int index = io.KeyMap[key];
-    return index >= 0 && io.KeysDown[index] && io.KeysDownDuration[index] < 0;
-  };
-  const bool is_shortcut = io.KeyCtrl || io.KeyShift || io.KeyAlt || io.KeySuper;
-  if (ui.keyboard && !is_shortcut && !io.WantTextInput && !ui.has_popup() &&
-      (goes_down(ImGuiKey_Enter) || goes_down(ImGuiKey_KeyPadEnter)))
-    io.NavInputs[ImGuiNavInput_Activate] = 1;
+  if (ui.keyboard && !io.WantTextInput && !ui.has_popup()) views::let_enter_press();
 }
 
 KeyOwner key_owner(const UiState& ui) {

@@ -8,6 +8,7 @@
 
 #include "engine/core/support/utf8.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::views {
 namespace {
@@ -15,27 +16,15 @@ namespace {
 constexpr std::size_t kBytesPerFrame = 128 << 10;  // laid out beyond what is in sight: a third of a millisecond
 constexpr double kBlink = 0.53, kBlinksFor = 10;   // seconds; then the caret stays, and nothing is drawn while idle
 
-/// Whether keyboard navigation asks for the item that was added last.
-bool chosen_by_keys(ImGuiID id) {
-  const ImGuiContext& g = *ImGui::GetCurrentContext();
-#if IMGUI_VERSION_NUM >= 18900
-  return g.NavActivateId == id;
-#else
-  return (g.LastItemData.StatusFlags & ImGuiItemStatusFlags_FocusedByTabbing) != 0 || g.NavActivateInputId == id ||
-         g.NavActivateId == id;
-#endif
-}
-
-/// ... or for the child window that is the editor: ImGui would go into it, and finds nothing there that keys could choose.
+/// Keyboard navigation asks for the child window that is the editor: ImGui would go into it, and finds nothing there that
+/// keys could choose.
 bool entered_by_keys(const TextEditorLook& look) {
   return ImGui::GetCurrentContext()->NavActivateId == ImGui::GetID(look.item);
 }
 
 bool pressing_key_is_down() {
-  const ImGuiIO& io = ImGui::GetIO();
-  const auto is_down = [&](ImGuiKey key) { return ImGui::IsKeyDown(ImGui::GetKeyIndex(key)); };
-  return is_down(ImGuiKey_Enter) || is_down(ImGuiKey_KeyPadEnter) || is_down(ImGuiKey_Space) ||
-         io.NavInputs[ImGuiNavInput_Activate] > 0;
+  return is_key_down(ImGuiKey_Enter) || is_key_down(kKeypadEnter) || is_key_down(ImGuiKey_Space) ||
+         is_pressed_by_program();
 }
 
 /// Arrows walk on from the editor's own frame.
@@ -61,11 +50,7 @@ void keep_keys() {
   ImGuiContext& g = *ImGui::GetCurrentContext();
   g.ActiveIdNoClearOnFocusLoss = true;
   g.WantTextInputNextFrame = 1;
-#if IMGUI_VERSION_NUM < 18900
-  g.ActiveIdUsingNavDirMask = ~static_cast<ImU32>(0);
-  g.ActiveIdUsingNavInputMask = ~static_cast<ImU32>(0);
-  g.ActiveIdUsingKeyInputMask = ~static_cast<ImU64>(0);
-#endif
+  keep_all_keys();
 }
 
 class EditorChild {
@@ -150,7 +135,7 @@ bool TextEditor::draw(const TextEditorLook& look) {
 bool TextEditor::take_focus(const TextEditorLook& look, unsigned id, const ImRect& box, bool entered) {
   ImGuiContext& g = *ImGui::GetCurrentContext();
   ImGuiWindow* window = ImGui::GetCurrentWindow();
-  const bool hovered = ImGui::ItemHoverable(box, id);
+  const bool hovered = is_hoverable(box, id);
   if (hovered) ImGui::SetMouseCursor(ImGuiMouseCursor_TextInput);
   if (g.ActiveId == id && other_popup()) ImGui::ClearActiveID();
   const bool clicked = ImGui::GetIO().MouseClicked[0], by_keys = look.focus || entered || chosen_by_keys(id);
