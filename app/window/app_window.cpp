@@ -284,6 +284,9 @@ void AppWindow::draw_frame() {
   const std::string title = session_.engine().model() ? session_.engine().model()->name + " - KVScope" : "KVScope";
   if (title != title_) glfwSetWindowTitle(window_.handle(), (title_ = title).c_str());
   items_.begin_frame();
+  window_.follow_layout();
+  if (std::exchange(layout_revision_, window_.layout_revision()) != window_.layout_revision())
+    shortcuts_.use(window_.layout());
   want_glyphs();
   if (text_->begin_frame(window_, holds_input_) || window_.holds_keys()) frames_due_ = std::max(frames_due_, 1);
   frame_times_.part(FrameTimes::Part::views);

@@ -65,6 +65,7 @@ class AppWindow {
   void take_input();
   void take_keys();
   void take_key(const KeyPress& press);
+  const Command* command_of(const KeyPress& press) const;
   void ask_for_frames();
   void look_for_new_owner();
   void take_control();
@@ -90,7 +91,9 @@ class AppWindow {
   std::unique_ptr<views::OpenGlTextureBackend> textures_;
   std::unique_ptr<WindowText> text_;
   views::ViewServices services_;
-  Panel panel_{session_, commands_, ui_, services_};
+  ShortcutTexts shortcuts_{commands_};
+  int layout_revision_ = -1;  // of shortcuts_
+  Panel panel_{session_, commands_, ui_, services_, shortcuts_};
   views::ViewList views_;
   std::unique_ptr<views::TimeDeck> time_deck_;
   Cockpit cockpit_;
@@ -109,6 +112,8 @@ class AppWindow {
   int frames_due_ = 3;
   bool holds_input_ = false;  // the next frame hears nothing
   KeyOwner key_owner_;        // in the frame drawn last
+  std::string key_command_;   // that the last key was for which is a shortcut, whether it was possible or not
+  int n_key_commands_ = 0;
   int hold_ = 0;              // frames before which what was typed is not delivered
   bool touched_ = false;      // in this round of the loop
   std::chrono::steady_clock::time_point last_frame_{}, last_touch_{};

@@ -27,7 +27,7 @@ Function gl(const char* name) {
   return reinterpret_cast<Function>(glfwGetProcAddress(name));
 }
 
-// Keys without a printable name. Letters and marks are named by the layout, not by their place on an American keyboard.
+/// "left", "f11"; empty for a key that types a character, or has no name, such as Ctrl.
 std::string special_key_name(int key) {
   static constexpr std::pair<int, const char*> kNames[] = {
       {GLFW_KEY_SPACE, "space"},       {GLFW_KEY_ESCAPE, "escape"}, {GLFW_KEY_ENTER, "enter"},
@@ -42,14 +42,10 @@ std::string special_key_name(int key) {
   return "";
 }
 
-/// Empty for a key without a name, such as Ctrl.
-std::string key_name(int key, int scancode) {
-  std::string name = special_key_name(key);
-  const char* printable = name.empty() ? glfwGetKeyName(key, scancode) : nullptr;
-  if (!printable) return name;
-  name = printable;
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name;
+/// What the number block types; with Ctrl or Alt no character says it.
+std::string keypad_mark(int key) {
+  if (key >= GLFW_KEY_KP_0 && key <= GLFW_KEY_KP_9) return std::to_string(key - GLFW_KEY_KP_0);
+  return key == GLFW_KEY_KP_ADD ? "+" : key == GLFW_KEY_KP_SUBTRACT ? "-" : key == GLFW_KEY_KP_DECIMAL ? "." : "";
 }
 
 // assets/kvscope.svg as pixels: four layers by four columns, the last column is the window of new tokens.
@@ -145,6 +141,7 @@ bool GlfwWindow::deliver_input(views::TextInput& typed, bool hold) {
   typed.events.clear();
   const std::uint64_t last_key = std::exchange(last_key_, kNoLimit);
   for (const InputEvent& event : hold ? input_.take_releases() : input_.take_frame(typed.focused, last_key)) {
+    keys_delivered_ = std::max(keys_delivered_, event.number);
     switch (event.kind) {
       case InputEvent::Kind::key:
         if (event.action != GLFW_RELEASE && !event.name.empty())
@@ -152,7 +149,6 @@ bool GlfwWindow::deliver_input(views::TextInput& typed, bool hold) {
                                   .ctrl = (event.mods & GLFW_MOD_CONTROL) != 0,
                                   .shift = (event.mods & GLFW_MOD_SHIFT) != 0,
                                   .alt = (event.mods & GLFW_MOD_ALT) != 0});
-        keys_delivered_ = std::max(keys_delivered_, event.number);
         note_modifier(event);
         ImGui_ImplGlfw_KeyCallback(handle_, event.code, event.scancode, event.action, event.mods);
         break;
@@ -190,7 +186,13 @@ GlfwWindow& GlfwWindow::touch(GLFWwindow* window) {
 
 void GlfwWindow::on_char(GLFWwindow* window, unsigned int code_point) {
   GlfwWindow& self = touch(window);
-  self.input_.push({.kind = InputEvent::Kind::character, .code = static_cast<int>(code_point), .name = ""});
+  // A letter that AltGr or a like key has turned into a mark means the mark alone.
+  const auto meanings = self.layout_.of_character(code_point, {.code = self.press_.code, .shift = self.press_.shift});
+  if (!meanings.empty() && !self.keys_.empty() && self.keys_.back().number == self.press_number_) self.keys_.pop_back();
+  self.input_.push({.kind = InputEvent::Kind::character,
+                    .code = static_cast<int>(code_point),
+                    .name = "",
+                    .number = self.add_press(meanings)});
 }
 
 void GlfwWindow::on_button(GLFWwindow* window, int button, int action, int mods) {
@@ -219,18 +221,61 @@ void GlfwWindow::on_enter(GLFWwindow* window, int entered) {
 
 void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, int mods) {
   GlfwWindow& self = touch(window);
-  const std::string name = action == GLFW_RELEASE ? "" : key_name(key, scancode);
-  const std::uint64_t number = name.empty() ? 0 : ++self.n_keys_;
-  self.input_.push({.kind = InputEvent::Kind::key,
-                    .code = key,
-                    .scancode = scancode,
-                    .action = action,
-                    .mods = mods,
-                    .name = name,
-                    .number = number});
-  if (number == 0) return;
-  self.keys_.push_back(
-      {name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0, (mods & GLFW_MOD_ALT) != 0, number});
+  self.follow_layout();
+  if (key == GLFW_KEY_RIGHT_ALT) self.right_alt_ = action != GLFW_RELEASE;
+  InputEvent event{.kind = InputEvent::Kind::key,
+                   .code = self.code_of_letter(key, action),
+                   .scancode = scancode,
+                   .action = action,
+                   .mods = mods,
+                   .name = ""};
+  if (action != GLFW_RELEASE) self.press(event, key);
+  self.input_.push(event);
+}
+
+// Dear ImGui 1.86 has Ctrl+A where it is on an American keyboard. Newer back ends ask GLFW for the layout's letter.
+int GlfwWindow::code_of_letter(int key, int action) {
+  if (views::kBackEndKnowsLetters) return key;
+  if (action == GLFW_PRESS) {
+    const std::string letter = layout_.letter(key);
+    const bool is_none = letter.empty() && key >= GLFW_KEY_A && key <= GLFW_KEY_Z;
+    sent_codes_[key] = is_none ? GLFW_KEY_UNKNOWN : letter.empty() ? key : GLFW_KEY_A + (letter[0] - 'a');
+  }
+  const auto sent = sent_codes_.find(key);
+  return sent == sent_codes_.end() ? key : sent->second;
+}
+
+/// What a key that goes down means to commands and, as the event's name, to text.
+void GlfwWindow::press(InputEvent& event, int key) {
+  const bool ctrl = (event.mods & GLFW_MOD_CONTROL) != 0, shift = (event.mods & GLFW_MOD_SHIFT) != 0,
+             alt = (event.mods & GLFW_MOD_ALT) != 0;
+  std::vector<Shortcut> meanings;
+  event.name = special_key_name(key);
+  press_ = {.code = event.name.empty() ? key : 0, .ctrl = ctrl, .shift = shift, .alt = alt};
+  if (!event.name.empty()) {
+    meanings = {{event.name, ctrl, shift, alt}};
+  } else if (const std::string mark = keypad_mark(key); !mark.empty()) {
+    if (ctrl || alt) meanings = {{mark, ctrl, shift, alt}};
+  } else if (const bool alt_gr = right_alt_ && !alt; !alt_gr || ctrl) {
+    event.name = layout_.letter(key);
+    meanings = layout_.of_press(press_);
+  }
+  event.number = press_number_ = add_press(meanings);
+}
+
+std::uint64_t GlfwWindow::add_press(const std::vector<Shortcut>& meanings) {
+  if (meanings.empty()) return 0;
+  keys_.push_back({meanings[0].key,
+                   meanings[0].ctrl,
+                   meanings[0].shift,
+                   meanings[0].alt,
+                   ++n_keys_,
+                   {meanings.begin() + 1, meanings.end()}});
+  return n_keys_;
+}
+
+void GlfwWindow::follow_layout() {
+  if (auto changed = keyboard_.take_change()) layout_ = KeyboardLayout(*std::move(changed)), ++layout_revision_;
 }
 
 void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {

@@ -7,21 +7,25 @@
 #include <bitset>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "app/window/input_queue.h"
+#include "app/window/keyboard_layout.h"
+#include "app/window/x_keyboard.h"
 #include "views/frame/text_input.h"
 
 struct GLFWwindow;
 
 namespace kvscope::app {
 
-/// A key as it was pressed, translated through the keyboard's layout.
+/// A key as it was pressed, or the mark that it typed, translated through the keyboard's layout.
 struct KeyPress {
   std::string key;  // "k", "[", "space", "left", "f11", "home"; lower case
   bool ctrl = false, shift = false, alt = false;
-  std::uint64_t number = 0;  // of all keys, from 1
+  std::uint64_t number = 0;      // of all keys, from 1
+  std::vector<Shortcut> others;  // what it means besides, if that is nothing: "?" is also "Shift+/"
 };
 
 class GlfwWindow {
@@ -51,6 +55,10 @@ class GlfwWindow {
   /// Gives `rest` back: the next frame hears nothing behind `press`.
   void hold_behind(const KeyPress& press, std::vector<KeyPress> rest);
   bool holds_keys() const { return !keys_.empty(); }
+  /// As the last key or frame had it; the revision changes with it.
+  const KeyboardLayout& layout() const { return layout_; }
+  int layout_revision() const { return layout_revision_; }
+  void follow_layout();
   std::vector<std::string> take_dropped_files();
   /// Whether the user's hand was at the window since the last call: a key, the mouse, a new size or focus.
   bool take_touch();
@@ -75,6 +83,9 @@ class GlfwWindow {
   }
 
   void note_modifier(const InputEvent& event);
+  int code_of_letter(int key, int action);
+  void press(InputEvent& event, int key);
+  std::uint64_t add_press(const std::vector<Shortcut>& meanings);  // the number that it got; 0 for none
 
   GLFWwindow* handle_ = nullptr;
   InputQueue input_;
@@ -82,6 +93,13 @@ class GlfwWindow {
   std::vector<KeyPress> keys_;
   static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t n_keys_ = 0, keys_delivered_ = 0, last_key_ = kNoLimit;  // as KeyPress::number
+  XKeyboard keyboard_;
+  KeyboardLayout layout_;
+  int layout_revision_ = 0;
+  PrintableKey press_;              // the last one
+  std::uint64_t press_number_ = 0;  // of which KeyPress came; 0: none
+  bool right_alt_ = false;          // is down
+  std::map<int, int> sent_codes_;   // by GLFW's code: the one that the press went to Dear ImGui with
   std::vector<std::string> dropped_;
   bool touched_ = true;  // a new window is looked at
 };

@@ -65,8 +65,7 @@ std::string key_of_popup(const UiState& ui, const KeyPress& press) {
 bool leads_behind_popup(const UiState& ui, const KeyPress& press) {
   const bool is_popup = ui.has_popup() || has_models(ui) || ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup);
   const bool is_function_key = press.key.size() > 1 && press.key[0] == 'f';
-  const bool closes_it = press.shift && ((ui.help && press.key == "/") || (ui.notes && press.key == "p"));
-  return is_popup && !closes_it && !press.ctrl && !press.alt && (!is_function_key || press.key == "f6");
+  return is_popup && !press.ctrl && !press.alt && (!is_function_key || press.key == "f6");
 }
 
 bool is_key_of_controls(const UiState& ui, const std::string& key) {

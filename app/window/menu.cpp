@@ -20,7 +20,7 @@ std::vector<std::string> groups(const CommandRegistry& commands) {
 void draw_group(Panel& panel, const std::string& group) {
   for (const Command& command : panel.commands.all()) {
     if (command.group != group) continue;
-    const std::string keys = first_shortcut(command);
+    const std::string keys = panel.shortcuts.first(command);
     const bool chosen = ImGui::MenuItem(command.title.c_str(), keys.empty() ? nullptr : keys.c_str(), false,
                                         panel.commands.enabled(command));
     panel.item("menu." + command.id);

@@ -134,9 +134,9 @@ void draw_palette_row(Panel& panel, const Found& one, bool chosen) {
   ImGui::SameLine(panel.px(10));
   text_in(one.enabled ? palette.text : palette.faint, command.title);
   const views::FontScope font(panel.theme().fonts.small);
-  const std::string keys = first_shortcut(command), note = one.enabled   ? argument_words(command.arguments)
-                                                           : why.empty() ? "not possible now"
-                                                                         : why;
+  const std::string keys = panel.shortcuts.first(command), note = one.enabled   ? argument_words(command.arguments)
+                                                                  : why.empty() ? "not possible now"
+                                                                                : why;
   ImGui::SameLine(std::max(width * 0.54f, panel.px(180)));
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float keys_width = keys.empty() ? 0 : ImGui::CalcTextSize(keys.c_str()).x + panel.px(12);

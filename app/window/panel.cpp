@@ -38,8 +38,6 @@ void anchor_popup(float height) {
                           {0, fits ? 0.f : 1.f});
 }
 
-std::string first_shortcut(const Command& command) { return command.shortcut.substr(0, command.shortcut.find(' ')); }
-
 void tooltip(Panel& panel, std::string_view text) { views::hint_of(panel.services, text); }
 
 bool command_button(Panel& panel, const char* label, const char* id, ImVec2 size, bool primary) {
@@ -56,7 +54,7 @@ bool command_button(Panel& panel, const char* label, const char* id, ImVec2 size
     ImGui::EndDisabled();
   }
   panel.item(std::string("button.") + id);
-  const std::string keys = first_shortcut(*command), why = panel.commands.refusal(*command);
+  const std::string keys = panel.shortcuts.first(*command), why = panel.commands.refusal(*command);
   tooltip(panel, (keys.empty() ? command->title : command->title + "   " + keys) + (why.empty() ? "" : "\n" + why));
   if (pressed) panel.run(id);
   return pressed;

@@ -10,6 +10,7 @@
 #include "app/command/commands.h"
 #include "app/command/ui_state.h"
 #include "app/session/session.h"
+#include "app/window/shortcut_texts.h"
 #include "views/frame/view_services.h"
 #include "views/widgets/token_finder.h"
 
@@ -26,6 +27,7 @@ struct Panel {
   CommandRegistry& commands;
   UiState& ui;
   views::ViewServices& services;
+  ShortcutTexts& shortcuts;
   std::shared_ptr<PromptEditors> prompt_editors = nullptr;  // made by draw_prompt_panel() when it is drawn first
   std::shared_ptr<NameEditor> name_editor = nullptr;        // of the row whose name is written; none while it is not
   std::shared_ptr<NotesEditors> notes_editors = nullptr;    // of draw_notes(), made when it is shown first
@@ -64,8 +66,6 @@ void section(Panel& panel, const char* title);
 bool fold(Panel& panel, const std::string& label, const std::string& item, bool open_at_first);
 /// Tooltip of the last item, wrapped.
 void tooltip(Panel& panel, std::string_view text);
-/// "Ctrl+R": a shortcut as it is shown, the first if there are several.
-std::string first_shortcut(const Command& command);
 
 // One function per file: each fills the current ImGui window.
 void draw_command_bar(Panel& panel);

@@ -50,15 +50,6 @@ std::vector<KeyGroup> key_groups(const CommandRegistry& commands) {
   return groups;
 }
 
-/// "right" as it stands on the key: "Right".
-std::string key_caps(std::string keys) {
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (i == 0 || keys[i - 1] == ' ' || keys[i - 1] == '+')
-      keys[i] = static_cast<char>(std::toupper(static_cast<unsigned char>(keys[i])));
-  }
-  return keys;
-}
-
 void draw_key_group(Panel& panel, const KeyGroup& group, float width) {
   ImGui::Dummy({0, panel.px(2)});
   draw_text(panel.theme().fonts.bold, panel.theme().palette.text, group.name);
@@ -70,7 +61,7 @@ void draw_key_group(Panel& panel, const KeyGroup& group, float width) {
     ImGui::TableNextColumn();
     views::wrapped_text_in(panel.theme().palette.muted, command->title);
     ImGui::TableNextColumn();
-    views::wrapped_text_in(panel.theme().palette.accent, key_caps(command->shortcut));
+    views::wrapped_text_in(panel.theme().palette.accent, panel.shortcuts.all(*command));
   }
   ImGui::EndTable();
 }

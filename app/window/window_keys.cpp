@@ -48,6 +48,13 @@ void AppWindow::look_for_new_owner() {
   if (key_owner_ != before) hold_ = kUntilField, ask_for_frames();
 }
 
+const Command* AppWindow::command_of(const KeyPress& press) const {
+  const Command* command = commands_.find(Shortcut{press.key, press.ctrl, press.shift, press.alt});
+  for (auto other = press.others.begin(); command == nullptr && other != press.others.end(); ++other)
+    command = commands_.find(*other);
+  return command;
+}
+
 void AppWindow::take_key(const KeyPress& press) {
   const bool typing =
       has_text_field() || text_->typed().focused || ui_.focus_prompt || asks(ui_.find) || asks(ui_.go_to);
@@ -59,7 +66,10 @@ void AppWindow::take_key(const KeyPress& press) {
     ui_.popup_keys.push_back(key);
     return;
   }
-  if (leads_behind_popup(ui_, press)) return;
+  const Command* command = command_of(press);
+  const bool closes_popup =
+      command != nullptr && ((ui_.help && command->id == "help.keys") || (ui_.notes && command->id == "notes.show"));
+  if (!closes_popup && leads_behind_popup(ui_, press)) return;
   TextField* field = ui_.find && ui_.find->focused     ? &*ui_.find
                      : ui_.go_to && ui_.go_to->focused ? &*ui_.go_to
                                                        : nullptr;
@@ -71,8 +81,8 @@ void AppWindow::take_key(const KeyPress& press) {
       press.key.size() > 1 && press.key[0] == 'f' && std::isdigit(static_cast<unsigned char>(press.key[1]));
   if (typing && ((!press.ctrl && !function_key) || edits_text(press))) return;
   if (!press.ctrl && !press.alt && is_key_of_controls(ui_, press.key)) return;
-  const Command* command = commands_.find(Shortcut{press.key, press.ctrl, press.shift, press.alt});
   if (!command) return;
+  key_command_ = command->id, ++n_key_commands_;
   if (commands_.enabled(*command)) return void(panel_.run(command->id));
   if (const std::string why = commands_.refusal(*command); !why.empty()) session_.messages().refuse(why);
 }

@@ -12,6 +12,7 @@ namespace kvscope::app {
 nlohmann::json AppWindow::state() const {
   nlohmann::json state = session_.state();
   state["frame"] = frame_;
+  state["key"] = {{"command", key_command_}, {"presses", n_key_commands_}};
   state["workspace"] = workspace_.state();
   state["frame_times"] = frame_times_.state();
   state["ui"] = {{"palette", ui_.palette},
@@ -59,6 +60,7 @@ Requests::Host AppWindow::request_host() {
       list.push_back({{"id", command.id},
                       {"title", command.title},
                       {"shortcut", command.shortcut},
+                      {"keys", shortcuts_.all(command)},
                       {"arguments", command.arguments},
                       {"enabled", commands_.enabled(command)},
                       {"why_not", commands_.refusal(command)}});

@@ -41,6 +41,7 @@ inline int n_glyphs(ImFont* font) { return font->Glyphs.Size; }
 #if IMGUI_VERSION_NUM >= 18900
 /// Its own queue would keep some of a frame's input for later frames: ours has cut it into frames already.
 inline void take_input_as_it_comes() { ImGui::GetIO().ConfigInputTrickleEventQueue = false; }
+inline constexpr bool kBackEndKnowsLetters = true;  // of the keyboard's layout
 /// Its back end reads modifiers and mouse from its callbacks and from the present, which our queue has not reached yet.
 inline void set_modifiers(bool ctrl, bool shift, bool alt, bool super) {
   ImGuiIO& io = ImGui::GetIO();
@@ -71,6 +72,7 @@ inline bool chosen_by_keys(ImGuiID id) { return ImGui::GetCurrentContext()->NavA
 inline void keep_all_keys() { ImGui::SetActiveIdUsingAllKeyboardKeys(); }
 #else
 inline void take_input_as_it_comes() {}
+inline constexpr bool kBackEndKnowsLetters = false;
 inline void set_modifiers(bool, bool, bool, bool) {}
 inline void move_mouse(double, double) {}
 inline bool is_key_down(ImGuiKey key) { return ImGui::IsKeyDown(ImGui::GetKeyIndex(key)); }
