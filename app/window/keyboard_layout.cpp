@@ -10,7 +10,6 @@ namespace {
 
 // GLFW's code of a key is what it types on an American keyboard, letters in upper case.
 constexpr std::string_view kPlain = "`1234567890-=[]\\;',./", kShifted = "~!@#$%^&*()_+{}|:\"<>?";
-constexpr int kBesideLeftShift = 161;  // GLFW_KEY_WORLD_1, which an American keyboard has not
 
 bool is_letter(char32_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_digit(char32_t c) { return c >= '0' && c <= '9'; }

@@ -28,6 +28,7 @@ struct PrintableKey {
 class KeyboardLayout {
  public:
   static constexpr int kShift = 1, kAltGr = 2;
+  static constexpr int kBesideLeftShift = 161;  // GLFW_KEY_WORLD_1, which an American keyboard has not
 
   KeyboardLayout() : KeyboardLayout(american()) {}
   explicit KeyboardLayout(KeySymbols symbols) : symbols_(std::move(symbols)) {}

@@ -7,6 +7,8 @@
 namespace kvscope::app {
 namespace {
 
+constexpr int kShift = KeyboardLayout::kShift, kAltGr = KeyboardLayout::kAltGr;
+
 /// "right" as it stands on the key: "Right".
 std::string key_caps(std::string keys) {
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -22,7 +24,8 @@ void ShortcutTexts::use(const KeyboardLayout& layout) {
   texts_.clear();
 }
 
-// By trying all keys: a hint never names a key that means something else here.
+// By trying all keys: a hint never names a key that means something else here. The key beside the left Shift comes last: many
+// keyboards have none.
 const std::string& ShortcutTexts::text(const std::string& word) {
   const auto [known, is_new] = texts_.try_emplace(word, word);
   if (!is_new) return known->second;
@@ -30,13 +33,15 @@ const std::string& ShortcutTexts::text(const std::string& word) {
   const bool is_mark = wanted.key.size() == 1 && std::isalpha(static_cast<unsigned char>(wanted.key[0])) == 0;
   if (!is_mark) return known->second = key_caps(word);
   known->second.clear();
-  for (const int level :
-       {0, KeyboardLayout::kShift, KeyboardLayout::kAltGr, KeyboardLayout::kAltGr + KeyboardLayout::kShift}) {
-    for (const auto& way : layout_.ways(level, wanted.ctrl, wanted.alt)) {
-      const auto bound =
-          std::ranges::find_if(way.meanings, [&](const Shortcut& s) { return commands_.find(s) != nullptr; });
-      if (bound == way.meanings.end() || *bound != wanted) continue;
-      return known->second = key_caps(way.text);
+  for (const bool iso : {false, true}) {
+    for (const int level : {0, kShift, kAltGr, kAltGr + kShift}) {
+      for (const auto& way : layout_.ways(level, wanted.ctrl, wanted.alt)) {
+        const auto bound =
+            std::ranges::find_if(way.meanings, [&](const Shortcut& s) { return commands_.find(s) != nullptr; });
+        if (bound == way.meanings.end() || *bound != wanted || (way.code == KeyboardLayout::kBesideLeftShift) != iso)
+          continue;
+        return known->second = key_caps(way.text);
+      }
     }
   }
   return known->second;

@@ -179,7 +179,7 @@ void press(WindowDriver& window, const Codes& codes) {
   window.inputs(words);
 }
 
-/// The command that a press is for; empty if there is none. F3 after it says when it was heard, and changes little.
+/// The command that a press is for.
 std::string command_of(WindowDriver& window, const Codes& codes) {
   const int before = window.state()["key"]["presses"];
   press(window, codes);
@@ -196,7 +196,7 @@ void calm(WindowDriver& window) {
     const bool open = ui["palette"] == true || ui["help"] == true || ui["notes"] == true || ui["layouts"] == true ||
                       ui["text_input"] == true || !ui["dialog"].is_null() || !ui["keyboard"].is_null();
     if (!open) return;
-    press(window, {9});
+    window.inputs({"key", "Escape"});
     window.frames(3);
   }
 }
@@ -222,7 +222,7 @@ void reach_all(const Layout& layout) {
       CAPTURE(layout.name, word, *codes);
       CHECK(command_of(window, *codes) == id);
       ++reached;
-      if (kOpening.contains(id)) window.frames(4), press(window, {9}), window.frames(2);
+      if (kOpening.contains(id)) window.frames(4), window.inputs({"key", "Escape"}), window.frames(2);
       calm(window);
     }
     CAPTURE(layout.name, id);
@@ -273,7 +273,7 @@ TEST_CASE("On every keyboard the prompt hears Ctrl with its letters, marks as te
     press(window, *codes_of(layout, "Ctrl+Z"));
     window.wait({{"/parameters/prompt", {{"not", "abab/?1."}}}}, 5);
     CHECK(window.state()["ui"]["help"] == false);
-    press(window, {9});
+    window.inputs({"key", "Escape"});
     window.frames(3);
   }
 }
@@ -308,9 +308,9 @@ TEST_CASE("Marks typed as fast as a machine types are all heard, and each of the
     window.frames(8);
     CHECK(window.state()["ui"]["text_input"] == true);
     CHECK(window.text("find.input") == (layout.name == std::string("ru") ? "ещ" : "to"));
-    press(window, {9});
+    window.inputs({"key", "Escape"});
     window.frames(3);
-    press(window, {9});
+    window.inputs({"key", "Escape"});
     window.frames(3);
   }
 }
