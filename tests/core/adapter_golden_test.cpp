@@ -81,7 +81,7 @@ TEST_CASE("an adapter is taken only if PEFT adds the same matrices with the same
     }
   }
   CHECK(golden["cases"].size() >= 100);
-  CHECK(taken >= 50);
+  CHECK(taken * 4 >= static_cast<int>(golden["cases"].size()));
 }
 
 }  // namespace kvscope
