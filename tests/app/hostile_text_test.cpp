@@ -52,8 +52,9 @@ TEST_CASE("Standard input is read to its end, however it comes in pieces") {
   const Result result = shell("(printf 'one '; sleep 0.2; printf 'two') | " + quoted(test::kvscope()) + " tokenize " +
                               quoted(sample_model()) + " --text-file - --json");
   REQUIRE(result.exit_code == 0);
+  const json said = json::parse(result.out);
   std::string text;
-  for (const json& piece : json::parse(result.out)["pieces"]) text += piece.get<std::string>();
+  for (const json& piece : said["pieces"]) text += piece.get<std::string>();
   CHECK(text == "one two");
 }
 
@@ -112,7 +113,6 @@ TEST_CASE("No line of an error is longer than 400 characters, whatever it repeat
                          {"inspect", nasty},
                          {"export", "a.h5", "-o", nasty},
                          {"heads", "a.h5", "--export", nasty},
-                         {"eval", model, "--tasks", nasty, "--engine", fake_engine().string()},
                          {"figure", "--preset", nasty, "a.h5", "-o", "a.svg"},
                          {"figure", "--preset", "kvpop-fig6", "a.h5", "-o", "a.svg", "--set", nasty + "=" + nasty},
                          {"gate", "convert", nasty, "-o", "x"},
@@ -127,6 +127,7 @@ TEST_CASE("No line of an error is longer than 400 characters, whatever it repeat
        {json{{"model", digits}}, json{{"texts", {digits}}}, json{{"policies", {nasty}}}, json{{nasty, 1}},
         json{{"policies", {{{"policy", "tova"}, {"axes", {{nasty, {1}}}}}}}}, json{{"cost", nasty}}}) {
     const Result result = kvscope_run(recipe(changed));
+    CAPTURE(changed.dump().substr(0, 60), result.err);
     CHECK(result.exit_code == 2);
     check_lines(result);
   }
@@ -144,15 +145,9 @@ TEST_CASE("An engine's last words are one short line") {
 TEST_CASE("A sweep's recipe with a value of another type is refused by its key") {
   const TemporaryFolder folder;
   std::ofstream(folder / "a.txt") << "a text";
-  for (const auto& [key, value] : json{
-           {"name", 0},
-           {"note", true},
-           {"pieces", nullptr},
-           {"tasks", nullptr},
-           {"chat", nullptr},
-           {"cost", nullptr},
-           {"matched", nullptr},
-           {"device", 1}}.items()) {
+  const json changes = {{"name", 0},       {"note", true},    {"pieces", nullptr},  {"tasks", nullptr},
+                        {"chat", nullptr}, {"cost", nullptr}, {"matched", nullptr}, {"device", 1}};
+  for (const auto& [key, value] : changes.items()) {
     json recipe = {{"model", sample_model().string()}, {"texts", {"a.txt"}}, {"policies", {"tova:keep=50%"}}};
     recipe[key] = value;
     std::ofstream(folder / "r.json") << recipe;

@@ -52,12 +52,13 @@ TEST_CASE("A file on a disk that stands still for longer than its limit is read 
     REQUIRE(part.run().exit_code == 0);
   }
   REQUIRE(Capture{folder, "a.h5", {"--quiet"}}.run().exit_code == 0);
+  fs::copy_file(folder / "a.h5", folder / "b.h5");
   Words resume = Capture{folder, "a.h5", {"--resume", "--quiet"}}.words();
   const std::vector<Words> commands = {{"inspect", at("a.h5")},
                                        {"export", at("a.h5"), "-o", at("a.csv")},
                                        {"figure", "--preset", "kvpop-fig6", at("a.h5"), "-o", at("f.svg")},
-                                       {"compare", at("s0.h5"), at("s1.h5")},
-                                       {"compare", at("a.h5"), "--policy", "streaming:window=8"},
+                                       {"compare", at("a.h5"), at("b.h5")},
+                                       {"heads", at("a.h5"), "--strategy", "b"},
                                        {"merge", at("s0.h5"), at("s1.h5"), "-o", at("m.h5")},
                                        resume};
   std::vector<std::future<Result>> all;

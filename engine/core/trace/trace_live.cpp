@@ -248,13 +248,13 @@ void LiveTrace::give_up(const H5Error& error) {
   throw error.of_file(path_.string(), safe + "free some space, or write to another place");
 }
 
-void LiveTrace::pack(const std::filesystem::path& target) const {
+void LiveTrace::pack(const std::filesystem::path& target, bool replace) const {
   hdf5_start();
   const auto temporary = temporary_name(target, "packed");
   ::unlink(temporary.c_str());
   try {
     write_packed(trace_, filled_, heading_, temporary.string());
-    rename_into_place(temporary, target, true);
+    rename_into_place(temporary, target, replace);
   } catch (const H5Error& error) {
     ::unlink(temporary.c_str());
     throw error.of_file(target.string(), "all " + std::to_string(committed_) + " runs stand unpacked in " +

@@ -33,8 +33,9 @@ class LiveTrace {
   int committed() const { return committed_; }
   const std::filesystem::path& path() const { return path_; }
 
-  /// Writes the packed file to a temporary name beside `target`, syncs, renames over it. This file stays as it is.
-  void pack(const std::filesystem::path& target) const;
+  /// Writes the packed file to a temporary name beside `target`, syncs, renames over it; without `replace` a file that has come
+  /// there meanwhile is an Error (resource). This file stays as it is.
+  void pack(const std::filesystem::path& target, bool replace = true) const;
   void close();
 
  private:

@@ -55,7 +55,7 @@ void save_trace(const std::filesystem::path& path, const RunRecord& run, bool ov
   } remove{live_path};
   trace::LiveTrace live(live_path, {run.model, {}, 1}, run.n_tokens(), true);
   live.add(run);
-  live.pack(target);
+  live.pack(target, overwrite);
 }
 
 }  // namespace kvscope
