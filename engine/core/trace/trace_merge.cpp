@@ -138,7 +138,7 @@ class Merge {
       live.add(run);
       report_.n_tokens += run.n_tokens();
     }
-    live.pack(target_);
+    live.pack(target_, options_.overwrite);
   }
 
   void write_virtual() {
