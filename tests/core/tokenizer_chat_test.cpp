@@ -217,7 +217,7 @@ TEST_CASE("A template that is not understood whole is refused with the piece tha
            {"{{ messages[0].content | nosuch }}", "it uses the filter nosuch"},
            {"{{ messages[0].content | upper }}", "it has {{messages[0].content|upper}}: |upper of such a value"},
            {"{{ messages[0]['items'] }}", "it has {{messages[0]['items']}}: .items"},
-           {"{{ messages | length }}", "it prints what is no text"},
+           {"{{ messages | length }}", "it has {{messages|length}}: what is printed is no text"},
            {"{{ 'a' 'b' }}", "it has {{'a''b'}}"},
            {"{{ 'a', 'b' }}", "it has {{'a','b'}}"},
            {"{{ strftime_now('%Y') }}", "it calls strftime_now"},

@@ -95,9 +95,15 @@ ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
 std::optional<ChatTemplate> ChatTemplate::find(const std::filesystem::path& folder) {
-  const auto found = find_template(folder);
-  if (!found) return {};
-  return from_text(found->text, found->bos, found->file, found->where);
+  try {
+    const auto found = find_template(folder);
+    if (!found) return {};
+    return from_text(found->text, found->bos, found->file, found->where);
+  } catch (const Error& error) {
+    Error::Parts parts = error.parts();
+    if (parts.hint.empty()) parts.hint = kHint;
+    throw Error(std::move(parts));
+  }
 }
 
 ChatTemplate ChatTemplate::load(const std::filesystem::path& folder) {

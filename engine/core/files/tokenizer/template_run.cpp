@@ -126,7 +126,7 @@ class Runner {
   }
 
   void print(const Value& value) {
-    if (!value.is_text() && !value.is(Kind::undefined)) throw TemplateProblem{"it prints what is no text"};
+    if (!value.is_text() && !value.is(Kind::undefined)) throw TemplateProblem{"what is printed is no text"};
     spend(value.text.text.size());
     out_.text += value.text;
   }
@@ -139,7 +139,7 @@ class Runner {
       return;
     }
     const Value space = look_up(node.name);
-    if (!space.is(Kind::space)) throw TemplateProblem{"it sets a field of what is no namespace"};
+    if (!space.is(Kind::space)) throw TemplateProblem{"a field of what is no namespace"};
     (*space.space)[node.attribute] = std::move(value);
   }
 
