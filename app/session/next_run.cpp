@@ -120,8 +120,10 @@ void NextRun::read_tokenizer(const std::string& model_path, std::function<void(c
         try {
           words->chat = ChatTemplate::find(model_path);
         } catch (const Error& error) {
-          words->chat_refusal =
-              std::filesystem::path(error.parts().file).filename().string() + ": " + error.parts().found;
+          Error::Parts parts = error.parts();
+          parts.file = std::filesystem::path(parts.file).filename().string();
+          parts.hint.clear();
+          words->chat_refusal = format_error(parts);
         }
         return [this, model_path, words, no_chat] {
           if (model_path != tokenizer_path_) return;

@@ -121,8 +121,8 @@ TEST_CASE("A model whose chat template is refused runs plain text, and Chat show
   start.session.next_run().set_raw(false);
   start.session.open_model(model.string());
   start.wait([&] { return test::has_model(start.session) && !start.session.next_run().chat_refusal().empty(); });
-  CHECK(start.session.next_run().chat_refusal() ==
-        "chat_template.jinja: a template that is not known: it uses {%macro f()%}");
+  CHECK_THAT(start.session.next_run().chat_refusal(),
+             Catch::StartsWith("chat_template.jinja: a template that is not known: it uses {%macro f()%}; expected "));
   CHECK_FALSE(start.session.next_run().has_chat());
   CHECK(start.session.parameters().raw);
   CHECK_THAT(start.log(), Catch::Contains("odd: Chat is off, the prompt goes to it as it is. chat_template.jinja: "));
