@@ -124,13 +124,14 @@ std::string value_text(const std::string& name, const json& value) {
   return text;
 }
 
-/// Changes that come with another one and are not worth a word beside it: that a metric was chosen, thumbs that went with
-/// the one before, the strategy that chose the heads.
+/// Changes that come with another one and are not worth a word beside it: that a metric was chosen, thumbs and scale that went
+/// with the one before, the strategy that chose the heads.
 void leave_out_companions(Changes& changes) {
   constexpr std::pair<std::string_view, std::string_view> kCompanions[] = {{"view", "at_edge"},
                                                                            {"metric_chosen", "metric"},
                                                                            {"map_range", "metric"},
                                                                            {"map_range_b", "metric"},
+                                                                           {"map_fit", "metric"},
                                                                            {"map_range", "map_fit"},
                                                                            {"map_range_b", "map_fit"},
                                                                            {"board_rule", "board_heads"},

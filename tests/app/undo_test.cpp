@@ -145,7 +145,8 @@ TEST_CASE("A step is named in menu and palette by what it changed") {
   program.run("selection.layer_next");
   CHECK(program.title("edit.undo") == "Undo layer 0 to 1");
   program.run("view.metric", {{"metric", "recall"}});
-  CHECK(program.title("edit.undo") == "Undo metric Density to Oracle recall");
+  CHECK(program.title("edit.undo") ==
+        "Undo metric Recall above chance to Oracle recall");  // on which the map opens beside B
   program.run("run.remove", {{"id", 2}});
   CHECK(program.title("edit.undo") == "Undo removal of run 2");
   program.run("view.left");

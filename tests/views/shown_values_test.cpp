@@ -124,7 +124,7 @@ TEST_CASE("B - A of recall is by one oracle, which the header names with its cha
     }
     return sum;
   };
-  char expected[80];
+  char expected[160];
   std::snprintf(expected, sizeof expected,
                 "shared oracle, k = 20 of 180 tokens, 40 with sinks and window; chance A %.2f, B %.2f", chance(a),
                 chance(b));
