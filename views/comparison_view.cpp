@@ -110,7 +110,8 @@ std::vector<float> needs_of(const std::array<const char*, 4>& titles, const std:
   const auto need = [&](std::size_t column, float least) { needs[column] = std::max(needs[column], least); };
   for (const ComparisonRow& row : rows) {
     const bool number = !row.definition.empty();
-    need(0, brief ? widest_word(row.shown_name()) : width(row.shown_name()));
+    // In two lines or so: in more of them the names would take the height that the rows need.
+    need(0, brief ? std::max(widest_word(row.shown_name()), 0.6f * width(row.shown_name())) : width(row.shown_name()));
     need(1, number ? width(row.a) : widest_word(row.a));
     need(2, number ? width(row.b) : widest_word(row.b));
     need(3, number ? width(with_minus(row.difference)) : widest_word(with_minus(row.difference)));

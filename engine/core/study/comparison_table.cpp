@@ -175,8 +175,8 @@ void add_kept(std::vector<ComparisonRow>& rows, const RunRecord& a, const RunRec
   add("density", Metric::density,
       "tokens kept / tokens, of those that have left the window, sinks included, mean over the heads");
   rows.back().label = "density (incl. sinks)";
-  add_own_recall(rows, a, b);
   add_judged(rows, a, b, q);
+  add_own_recall(rows, a, b);
 }
 
 }  // namespace
