@@ -18,8 +18,8 @@ struct InputEvent {
   int code = 0;                            // GLFW's key or button; the code point of a character
   int scancode = 0, action = 0, mods = 0;  // as GLFW has them
   double x = 0, y = 0;                     // of the wheel
-  std::string name;                        // of a key as the keyboard's layout has it, see KeyPress
-  std::uint64_t number = 0;                // of a key that is pressed or repeats, KeyPress's; 0: something else
+  std::string name;                        // of a key that means something to a text: "left", or its letter
+  std::uint64_t number = 0;  // of the KeyPress that came of this key, or of this character if it is a mark
 };
 
 class InputQueue {
@@ -30,7 +30,7 @@ class InputQueue {
   /// characters or before a change of Ctrl, Shift, Alt, and no key or character comes behind a button: whom it is for is
   /// known when the click was drawn. `listed`: who has the keyboard reads keys as a list, and none of them is held back
   /// for another. Never empty unless the queue is.
-  /// `last_key`: number of a key behind which none is taken.
+  /// `last_key`: number of a key press behind which none is taken.
   std::vector<InputEvent> take_frame(bool listed = false,
                                      std::uint64_t last_key = std::numeric_limits<std::uint64_t>::max());
   /// What was let go before anything else was done: a key that stayed down would repeat.

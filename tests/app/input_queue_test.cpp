@@ -140,3 +140,18 @@ TEST_CASE("A frame takes nothing behind a key that hands the keyboard on, but th
   queue.push({.kind = Kind::key, .code = GLFW_KEY_RIGHT, .action = GLFW_PRESS, .name = "right", .number = 9});
   CHECK(queue.last_key_of_frame(false) == 0);
 }
+
+TEST_CASE("A mark's press is its character's: what is typed behind it waits, but for the next key alone") {
+  InputQueue queue;
+  std::uint64_t number = 0;
+  for (const char c : std::string("/m.")) {
+    const bool mark = c != 'm';
+    queue.push({.kind = Kind::key, .code = c, .action = GLFW_PRESS, .number = mark ? 0 : ++number});
+    queue.push({.kind = Kind::character, .code = c, .number = mark ? ++number : 0});
+    queue.push({.kind = Kind::key, .code = c, .action = GLFW_RELEASE});
+  }
+  CHECK(queue.last_key_of_frame(false) == 3);
+  CHECK(queue.take_frame(false, 1).size() == 3);  // '/' with its character
+  CHECK(queue.take_frame(false, 2).size() == 4);  // 'm' with its character, and the key of '.'
+  CHECK(queue.take_frame(false).size() == 2);
+}

@@ -141,6 +141,12 @@ std::string lower(std::string text) {
   return text;
 }
 
+/// F-keys, arrows and the like: the same on all keyboards, and pressed on one of them.
+bool is_named(const std::string& word) {
+  const std::string key = lower(word.substr(word.rfind('+') + 1));
+  return kNamed.contains(key) || (key.size() == 2 && key[0] == 'f');
+}
+
 /// How `word` is pressed there; nothing for a second spelling, "Shift+=" of "+" or "Shift++".
 std::optional<Codes> codes_of(const Layout& layout, std::string word) {
   if (const auto mark = layout.marks.find(word); mark != layout.marks.end()) return mark->second;
@@ -202,7 +208,8 @@ void calm(WindowDriver& window) {
 }
 
 /// What opens a field or list that state() does not name is open for a few frames first.
-const std::set<std::string> kOpening = {"prompt.focus", "find.open", "go.to", "run.rename", "models.show", "file.open"};
+const std::set<std::string> kOpening = {"find.next", "find.prev",  "prompt.focus", "find.open",
+                                        "go.to",     "run.rename", "models.show",  "file.open"};
 
 void reach_all(const Layout& layout) {
   const Xvfb display(900, 700);
@@ -219,6 +226,7 @@ void reach_all(const Layout& layout) {
       const auto codes = codes_of(layout, word);
       if (!codes) continue;
       any = true;
+      if (is_named(word) && &layout != kLayouts) continue;
       CAPTURE(layout.name, word, *codes);
       CHECK(command_of(window, *codes) == id);
       ++reached;
@@ -228,7 +236,7 @@ void reach_all(const Layout& layout) {
     CAPTURE(layout.name, id);
     CHECK(any);
   }
-  CHECK(reached > 70);
+  CHECK(reached > 50);
   window.inputs({"keydown", "37", "key", std::to_string(codes_of(layout, "Q")->back())});
   CHECK(window.exit_code() == 0);
 }
@@ -321,7 +329,8 @@ TEST_CASE("The menu's entry and the list of keys show what the keyboard needs, a
   WindowDriver window(display, {.engine = fake(), .words = {"--size", "900x700"}});
   const auto keys_of = [&](const std::string& id) {
     window.frames(2);
-    for (const auto& command : window.request({{"query", "commands"}})["commands"])
+    const nlohmann::json answer = window.request({{"query", "commands"}});
+    for (const auto& command : answer["commands"])
       if (command["id"] == id) return command["keys"].get<std::string>();
     return std::string("no such command");
   };
