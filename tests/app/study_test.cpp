@@ -207,6 +207,7 @@ TEST_CASE("Prompts of capture give the first as the prompt, and the recipe of a 
   CHECK(program.studies()["open"][0]["points"] == 2);
   CHECK_THAT(notice(), Catch::StartsWith("table of 2 points from "));
   // What has no column of a study is none.
+  program.run("banner.dismiss");
   for (const char* text : {R"({"a":1})", R"({"name": "x", "version": 2, "nested": {"nll_of": "text"}})", "[]",
                            R"({"rows": [{"x": 1, "y": 2}]})"}) {
     CAPTURE(text);
