@@ -2,62 +2,19 @@
 #include "engine/core/files/weights/model_config.h"
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
-#include "tests/support/expect_error.h"
-#include "tests/support/temp_folder.h"
+#include "tests/core/model_config_support.h"
 
 using kvscope::ModelConfig;
 using kvscope::test::error_of;
+using kvscope::test::good;
+using kvscope::test::load;
+using kvscope::test::load_error;
+using kvscope::test::of_family;
 using kvscope::test::TempFolder;
+using kvscope::test::with;
+using kvscope::test::without;
 using nlohmann::json;
-
-namespace {
-
-json good() {
-  return json::parse(R"({
-    "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 4096, "hidden_size": 256,
-    "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4,
-    "head_dim": 64, "hidden_act": "silu", "max_position_embeddings": 2048, "rms_norm_eps": 1e-06,
-    "rope_theta": 1000000.0, "rope_scaling": null, "attention_bias": false, "tie_word_embeddings": true,
-    "torch_dtype": "bfloat16", "bos_token_id": null, "eos_token_id": 7, "use_sliding_window": false})");
-}
-
-ModelConfig load(const json& config, const json& generation = nullptr) {
-  const TempFolder folder;
-  folder.write("config.json", config.dump());
-  if (!generation.is_null()) folder.write("generation_config.json", generation.dump());
-  return ModelConfig::load(folder.path());
-}
-
-/// The error's line without the folder.
-std::string load_error(const json& config, const json& generation = nullptr) {
-  const std::string line = error_of([&] { load(config, generation); });
-  const std::size_t at = line.find(generation.is_null() ? "config.json: " : "generation_config.json: ");
-  return at == line.npos ? line : line.substr(at);
-}
-
-json with(const char* key, const json& value) {
-  json config = good();
-  config[key] = value;
-  return config;
-}
-
-json without(const char* key) {
-  json config = good();
-  config.erase(key);
-  return config;
-}
-
-/// Without head_dim, as these families' files are.
-json of_family(const char* architecture) {
-  json config = without("head_dim");
-  config["architectures"] = {architecture};
-  config["model_type"] = kvscope::find_family(architecture)->model_type;
-  return config;
-}
-
-}  // namespace
 
 TEST_CASE("A Qwen3 configuration is read field by field") {
   const ModelConfig c = load(good());
@@ -221,6 +178,7 @@ TEST_CASE("Configurations as the families publish them are read") {
   CHECK(c.layers.back().rope_scaling.kind == p.rope);
   CHECK(c.eos_ids == p.eos_ids);
   CHECK(c.dtype == "bfloat16");
+  CHECK(c.warnings.empty());
 }
 
 TEST_CASE("What the makers sample with is read from the generation configuration, and absent where it is") {
@@ -237,15 +195,6 @@ TEST_CASE("What the makers sample with is read from the generation configuration
   CHECK(g ==
         kvscope::GenerationDefaults{
             .do_sample = true, .temperature = 0.7, .top_k = 20, .top_p = 0.8, .min_p = 0, .repetition_penalty = 1.05});
-  const auto [key, value] = GENERATE(table<const char*, json>({{"temperature", -0.1},
-                                                               {"top_k", -1},
-                                                               {"top_k", 2.5},
-                                                               {"top_p", 1.5},
-                                                               {"min_p", -1},
-                                                               {"repetition_penalty", 0},
-                                                               {"do_sample", "yes"}}));
-  CHECK_THAT(load_error(good(), {{key, value}}),
-             Catch::StartsWith(std::string("generation_config.json: ") + key + ": " + value.dump()));
 }
 
 TEST_CASE("Ends of text are one id or several, and the generation configuration's go first") {
@@ -253,8 +202,29 @@ TEST_CASE("Ends of text are one id or several, and the generation configuration'
   CHECK(load(with("eos_token_id", nullptr)).eos_ids.empty());
   CHECK(load(good(), {{"eos_token_id", {3, 4}}}).eos_ids == std::vector<std::int32_t>{3, 4});
   CHECK(load(good(), {{"do_sample", false}}).eos_ids == std::vector<std::int32_t>{7});
-  CHECK(load_error(good(), {{"eos_token_id", 4096}}) ==
-        "generation_config.json: eos_token_id: 4096; expected an integer from 0 to 4095");
+}
+
+TEST_CASE(
+    "Python's numbers that JSON lacks stop nobody where they are not read, and are refused by field where they are") {
+  const auto load_text = [](const char* from, const char* to) {
+    std::string text = good().dump();
+    text.insert(1, R"("note\"NaN":"Infinity",)");
+    if (*from == '\0') {
+      text.insert(1, to);
+    } else {
+      text.replace(text.find(from), std::string(from).size(), to);
+    }
+    const TempFolder folder;
+    folder.write("config.json", text);
+    return error_of([&] { ModelConfig::load(folder.path()); });
+  };
+  CHECK(load_text("", R"("time_limit":[0.0,Infinity,-Infinity,NaN],)") == "no error");
+  CHECK_THAT(load_text("1000000.0", "Infinity"),
+             Catch::Contains("config.json: rope_theta: \"Infinity\"; expected a num"));
+  CHECK_THAT(load_text("\"vocab_size\":4096", "\"vocab_size\":NaN"),
+             Catch::Contains("config.json: vocab_size: \"NaN\"; expected an integer"));
+  CHECK_THAT(load_text("", R"("x":Inf,)"), Catch::Contains("not valid JSON"));
+  CHECK_THAT(load_text("", R"("x":nan,)"), Catch::Contains("not valid JSON"));
 }
 
 TEST_CASE("A size that is missing, not an integer or out of range is refused by field, found and expected") {
@@ -286,7 +256,6 @@ TEST_CASE("Fields that contradict each other are refused") {
         "config.json: num_key_value_heads: 3; expected a divisor of num_attention_heads 8");
   CHECK(load_error(with("num_key_value_heads", 16)) ==
         "config.json: num_key_value_heads: 16; expected a divisor of num_attention_heads 8");
-  CHECK(load_error(with("head_dim", 63)) == "config.json: head_dim: 63; expected an even number (rotary pairs)");
   json config = of_family("LlamaForCausalLM");
   config["hidden_size"] = 250;
   CHECK_THAT(load_error(config),
@@ -304,9 +273,7 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
        {"LlavaForConditionalGeneration"},
        "architectures: \"LlavaForConditionalGeneration\" is not supported; expected one of: Qwen3ForCausalLM, "
        "Qwen2ForCausalLM, LlamaForCausalLM"},
-      {"architectures", nullptr, "architectures: not a list"},
       {"architectures", "Qwen3ForCausalLM", "architectures: not a list"},
-      {"architectures", json::array(), "architectures: not a list"},
       {"architectures", {1}, "architectures: not a list"},
       {"rope_scaling",
        {{"rope_type", "dynamic"}, {"factor", 2.0}},
@@ -353,10 +320,7 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
       {"tie_word_embeddings", "yes", "tie_word_embeddings: \"yes\"; expected true or false"},
       {"torch_dtype", "float8_e4m3fn", "torch_dtype: \"float8_e4m3fn\" is not supported"},
       {"dtype", 16, "dtype: 16; expected text"},
-      {"eos_token_id", 4096, "eos_token_id: 4096; expected an integer from 0 to 4095"},
-      {"eos_token_id", {1, -1}, "eos_token_id: -1; expected an integer from 0 to 4095"},
       {"eos_token_id", "2", "eos_token_id: \"2\"; expected an integer"},
-      {"bos_token_id", 99999, "bos_token_id: 99999; expected an integer from 0 to 4095"},
       {"model_type", 7, "model_type: 7; expected text"},
       {"model_type", "gpt2", "model_type: \"gpt2\"; expected \"qwen3\" of Qwen3ForCausalLM"},
       {"layer_types", std::vector<std::string>(99, "full_attention"), "layer_types: 99 layers; expected 6, num_hid"},
@@ -377,5 +341,4 @@ TEST_CASE("A configuration that is absent, not an object or twice-said is refuse
   twice.insert(1, "\"num_hidden_layers\":6,");
   folder.write("config.json", twice);
   CHECK_THAT(error(), Catch::Contains("key \"num_hidden_layers\" twice"));
-  CHECK_THAT(load_error(without("architectures")), Catch::StartsWith("config.json: architectures: missing"));
 }

@@ -161,12 +161,42 @@ TEST_CASE("A malformed or unsupported tokenizer is refused by the key at fault")
       {"/added_tokens", {added("", 300)}, "added_tokens[0].content: empty"},
       {"/added_tokens", {added("<s>", -1)}, "added_tokens[0].id: -1; expected an integer from 0"},
       {"/added_tokens", {added("<s>", 1 << 22)}, "added_tokens[0].id: 4194304; expected an integer from 0"},
-      {"/added_tokens", {added("<s>", 300), added("<t>", 300)}, "added_tokens[1]: \"<t>\" with id 300 again"},
-      {"/added_tokens", {added("<s>", 300), added("<s>", 301)}, "added_tokens[1]: \"<s>\" with id 301 again"},
-      {"/added_tokens", {added("<s>", 65)}, "added_tokens[0]: \"<s>\" with id 65 again"},
-      {"/added_tokens", {added("ab", 300)}, "added_tokens[0].id: 300; expected 256 as in model.vocab"},
   }));
   CHECK_THAT(with(c.pointer, c.value), Catch::StartsWith(c.line));
+}
+
+TEST_CASE("Added tokens are numbered on from the vocabulary, and a file that says otherwise gives a warning") {
+  struct Case {
+    json added;
+    Ids ids;  // of "<s><t>ab"
+    const char* warning;
+  };
+  const auto c = GENERATE(values<Case>({
+      {{added("<s>", 258), added("<t>", 259)}, {258, 259, 256}, ""},
+      {{added("<s>", 258), added("<s>", 258), added("<t>", 259)}, {258, 259, 256}, ""},
+      {{added("<s>", 520), added("<t>", 521)},
+       {258, 259, 256},
+       "added_tokens[0]: \"<s>\" has id 520 in the file and 258 here, and so have 1 more another id"},
+      {{added("<t>", 259), added("<s>", 258)},
+       {259, 258, 256},
+       "added_tokens[0]: \"<t>\" has id 259 in the file and 258"},
+      {{added("<s>", 65), added("<t>", 259)},
+       {258, 259, 256},
+       "added_tokens[0]: \"<s>\" has id 65 in the file and 258"},
+      {{added("ab", 300), added("<s>", 258), added("<t>", 259)},
+       {258, 259, 256},
+       "added_tokens[0]: \"ab\" has id 300 in the file and 256 here"},
+  }));
+  json file = good();
+  file["added_tokens"] = c.added;
+  const Tokenizer tokenizer = load(file);
+  CHECK(tokenizer.encode("<s><t>ab") == c.ids);
+  if (*c.warning == '\0') {
+    CHECK(tokenizer.warnings().empty());
+  } else {
+    REQUIRE(tokenizer.warnings().size() == 1);
+    CHECK_THAT(tokenizer.warnings()[0], Catch::Contains(std::string("tokenizer.json: ") + c.warning));
+  }
 }
 
 TEST_CASE("A split pattern that is not known is refused and shown") {

@@ -57,7 +57,9 @@ const AddedTokenFinder::Pattern* AddedTokenFinder::longest_at(std::string_view t
     first = std::partition_point(first, last, [&](const Pattern& p) { return byte_of(p) < byte; });
     last = std::partition_point(first, last, [&](const Pattern& p) { return byte_of(p) == byte; });
     // Sorted: a pattern that ends here comes before those that go on.
-    for (; first != last && first->text.size() == depth + 1; ++first) longest = &*first;
+    // Of patterns alike the first counts.
+    if (first != last && first->text.size() == depth + 1) longest = &*first;
+    while (first != last && first->text.size() == depth + 1) ++first;
     if (first == last) break;
   }
   return longest;
@@ -75,11 +77,11 @@ void AddedTokenFinder::split(std::string_view text, ReadTokens read, std::vector
       ++at;
       continue;
     }
+    // May begin before `done`, in the white space that another's rstrip took: the package reads it all the same.
     std::size_t start = at, stop = at + found->text.size();
     at = stop;  // also past a match that is then discarded: a shorter token inside it is not found either
     if (stays_text(found->token, read)) continue;
     if (found->token.single_word && touches_word(text, start, stop)) continue;
-    if (start < done) continue;  // inside the white space that rstrip took
     if (found->token.lstrip) {
       while (start > done && is_space_at(text, last_char(text, start))) start = last_char(text, start);
     }

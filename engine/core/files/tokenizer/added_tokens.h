@@ -1,6 +1,7 @@
 #pragma once
 // Tokens that are found in text before it is cut into words: <|im_start|> and the like.
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ struct AddedToken {
   bool rstrip = false;       // and after it
   bool normalized = false;   // looked for after normalisation, its own content normalised too
   bool special = false;
+  auto operator<=>(const AddedToken&) const = default;
   /// Written by templates, not by people: special, or of the form <...> (Qwen3's <think> is not special).
   bool is_markup() const { return special || (content.starts_with('<') && content.ends_with('>')); }
 };

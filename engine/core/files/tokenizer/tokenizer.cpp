@@ -7,6 +7,7 @@
 
 #include "engine/core/files/tokenizer/byte_alphabet.h"
 #include "engine/core/files/tokenizer/normalizer.h"
+#include "engine/core/files/tokenizer/tokenizer_config.h"
 #include "engine/core/files/tokenizer/tokenizer_json.h"
 #include "engine/core/files/tokenizer/word_encoder.h"
 #include "engine/core/support/refuse.h"
@@ -21,15 +22,17 @@ struct Tokenizer::Impl {
   std::vector<bool> special;                       // by id
   std::map<std::string, std::int32_t, std::less<>> added;
   std::vector<std::int32_t> before, after;
+  std::vector<std::string> warnings;
 
-  void build(TokenizerJson spec, const std::string& file);
+  void build(TokenizerJson spec, const std::filesystem::path& folder, const std::string& file);
   /// Nothing if the normaliser leaves the text as it is.
   std::optional<std::string> normalized(std::string_view text) const;
   void encode_ordinary(std::string_view text, bool at_start, WordEncoder& words, std::deque<std::string>& made) const;
 
  private:
   void set_piece(std::int32_t id, const std::string& token, bool is_text);
-  void add_added(std::vector<AddedToken> tokens, const TokenIds& ids, const std::string& file);
+  void add_added(const AddedVocabulary& vocabulary);
+  void warn_of_ids(const std::vector<AddedToken>& written, const std::string& file);
   void check_template(const std::string& file) const;
   void encode_bytes(std::string_view text, WordEncoder& words) const;
   void encode_characters(std::string_view text, WordEncoder& words) const;
@@ -53,31 +56,39 @@ std::optional<std::string> Tokenizer::Impl::normalized(std::string_view text) co
   return out;
 }
 
-void Tokenizer::Impl::add_added(std::vector<AddedToken> tokens, const TokenIds& ids, const std::string& file) {
+void Tokenizer::Impl::add_added(const AddedVocabulary& vocabulary) {
+  const auto shown = [&](const AddedToken& token) {
+    return token.normalized ? normalized(token.content).value_or(token.content) : token.content;
+  };
+  for (const auto& [id, token] : vocabulary.tokens()) {
+    // Found with the blank that the normaliser puts before it, it prints that blank; so does the package.
+    set_piece(id, steps.of_characters ? shown(token) : token.content, true);
+    special[id] = vocabulary.is_special(token.content);
+  }
+  added = vocabulary.ids();
   std::vector<AddedToken> raw, later;
   std::vector<std::string> raw_text, normalized_text;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    AddedToken& token = tokens[i];
-    const std::string where = "added_tokens[" + std::to_string(i) + "]";
-    const auto it = ids.find(token.content);
-    const bool in_vocab = it != ids.end();
-    if (in_vocab && it->second != token.id) {
-      refuse(file, where + ".id", std::to_string(token.id), std::to_string(it->second) + " as in model.vocab");
-    }
-    const bool id_taken = !in_vocab && static_cast<std::size_t>(token.id) < pieces.size() && !pieces[token.id].empty();
-    if (id_taken || !added.emplace(token.content, token.id).second) {
-      refuse(file, where, in_quotes(token.content) + " with id " + std::to_string(token.id) + " again",
-             "every token and id once");
-    }
-    std::string text = token.normalized ? normalized(token.content).value_or(token.content) : token.content;
-    // Found with the blank that the normaliser puts before it, it prints that blank; so does the package.
-    set_piece(token.id, steps.of_characters ? text : token.content, true);
-    special[token.id] = token.special;
-    (token.normalized ? normalized_text : raw_text).push_back(std::move(text));
+  for (AddedToken& token : vocabulary.patterns()) {
+    (token.normalized ? normalized_text : raw_text).push_back(shown(token));
     (token.normalized ? later : raw).push_back(std::move(token));
   }
   raw_finder = AddedTokenFinder(std::move(raw), std::move(raw_text));
   normalized_finder = AddedTokenFinder(std::move(later), std::move(normalized_text));
+}
+
+void Tokenizer::Impl::warn_of_ids(const std::vector<AddedToken>& written, const std::string& file) {
+  std::string first;
+  int n = 0;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const std::int32_t id = added.at(written[i].content);
+    if (id == written[i].id || ++n > 1) continue;
+    first = "added_tokens[" + std::to_string(i) + "]: " + in_quotes(written[i].content) + " has id " +
+            std::to_string(written[i].id) + " in the file and " + std::to_string(id) + " here";
+  }
+  if (n == 0) return;
+  if (n > 1) first += ", and so have " + std::to_string(n - 1) + " more another id";
+  warnings.push_back(file + ": " + first +
+                     ": the tokenizers package, and transformers, number added tokens on from the vocabulary");
 }
 
 void Tokenizer::Impl::check_template(const std::string& file) const {
@@ -91,14 +102,18 @@ void Tokenizer::Impl::check_template(const std::string& file) const {
   }
 }
 
-void Tokenizer::Impl::build(TokenizerJson spec, const std::string& file) {
+void Tokenizer::Impl::build(TokenizerJson spec, const std::filesystem::path& folder, const std::string& file) {
   steps = spec.steps;
   before = spec.before;
   after = spec.after;
   const TokenIds ids = token_ids(spec, file);
   bpe = make_bpe_model(spec, ids, file);
   for (const auto& [token, id] : spec.vocab) set_piece(id, token, false);
-  add_added(std::move(spec.added), ids, file);
+  AddedVocabulary vocabulary(ids);
+  vocabulary.add(spec.added);
+  add_configured_tokens(folder, spec, ids, vocabulary, warnings);
+  add_added(vocabulary);
+  warn_of_ids(spec.added, file);
   check_template(file);
 }
 
@@ -141,7 +156,7 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "tokenizer.json";
   auto impl = std::make_unique<Impl>();
-  impl->build(TokenizerJson::load(path), path.string());
+  impl->build(TokenizerJson::load(path), folder, path.string());
   return Tokenizer(std::move(impl));
 }
 
@@ -217,6 +232,12 @@ std::optional<std::int32_t> Tokenizer::added_token(std::string_view content) con
   const auto it = impl_->added.find(content);
   return it == impl_->added.end() ? std::nullopt : std::optional(it->second);
 }
+
+std::optional<std::int32_t> Tokenizer::first_id() const {
+  return impl_->before.empty() ? std::nullopt : std::optional(impl_->before.front());
+}
+
+const std::vector<std::string>& Tokenizer::warnings() const { return impl_->warnings; }
 
 int Tokenizer::vocab_size() const { return static_cast<int>(impl_->pieces.size()); }
 

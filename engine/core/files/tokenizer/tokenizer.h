@@ -15,7 +15,8 @@ enum class ReadTokens;
 
 class Tokenizer {
  public:
-  /// Reads `folder`/tokenizer.json. Throws Error naming the key for whatever is malformed or not supported.
+  /// Reads `folder`/tokenizer.json and the tokens that stand beside it (tokenizer_config.h). Throws Error naming the key
+  /// for whatever is malformed or not supported.
   static Tokenizer load(const std::filesystem::path& folder);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
@@ -45,6 +46,10 @@ class Tokenizer {
   bool is_special(std::int32_t id) const;
   /// The id of an added token by its text, such as "<|im_end|>".
   std::optional<std::int32_t> added_token(std::string_view content) const;
+  /// What encode_with_special() puts first, if anything.
+  std::optional<std::int32_t> first_id() const;
+  /// One line each: what the files say that could make other ids elsewhere.
+  const std::vector<std::string>& warnings() const;
   /// The highest id + 1.
   int vocab_size() const;
 

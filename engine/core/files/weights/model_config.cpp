@@ -4,8 +4,12 @@
 #include <cmath>
 #include <iterator>
 
+#include "engine/core/files/unread_keys.h"
+#include "engine/core/files/weights/config_keys.h"
+#include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/files/weights/rope_config.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/python_json.h"
 #include "engine/core/support/refuse.h"
 
 namespace kvscope {
@@ -14,10 +18,8 @@ namespace {
 using nlohmann::json;
 
 // Generous: several times the largest published model, small enough that no product of two overflows 64 bits and no
-// typing error allocates the machine away before the weights are compared with it.
-// hidden_size and head_dim: the widest row and head of the kernels.
-constexpr std::int64_t kMaxVocab = 1 << 22, kMaxHidden = 1 << 14, kMaxWidth = 1 << 20, kMaxLayers = 1024,
-                       kMaxHeads = 1024, kMaxHeadDim = 256;
+// typing error allocates the machine away before the weights are compared with it. What kernels take: kernel_limits.h.
+constexpr std::int64_t kMaxVocab = 1 << 22, kMaxWidth = 1 << 20, kMaxLayers = 1024;
 constexpr std::int64_t kMaxFilePositions = 1 << 30;
 
 class Reader {
@@ -28,7 +30,7 @@ class Reader {
     ModelConfig c;
     const ModelFamily& family = read_family();
     c.vocab_size = size("vocab_size", kMaxVocab);
-    c.hidden_size = size("hidden_size", kMaxHidden);
+    c.hidden_size = size("hidden_size", kMaxNormRow);
     c.intermediate_size = size("intermediate_size", kMaxWidth);
     c.n_layers = size("num_hidden_layers", kMaxLayers);
     read_heads(c, family);
@@ -43,23 +45,11 @@ class Reader {
     if (family.windows) read_windows(c);
     refuse_windows(c);
     c.dtype = read_dtype();
-    c.eos_ids = token_ids(object_, "eos_token_id", c.vocab_size);
-    token_ids(object_, "bos_token_id", c.vocab_size);  // not used, but one out of range shows a damaged file
+    c.eos_ids = token_ids(config_, "eos_token_id", file_, c.vocab_size, c.warnings);
+    token_ids(config_, "bos_token_id", file_, c.vocab_size, c.warnings);  // not used; one out of range is odd
+    check_kernels(c, file_);
+    warn_of_other_keys(config_, family, file_, c.warnings);
     return c;
-  }
-
-  /// An id, a list of ids, null or absent.
-  static std::vector<std::int32_t> token_ids(const JsonObject& object, const char* key, int vocab_size) {
-    std::vector<std::int32_t> ids;
-    if (!object.has(key)) return ids;
-    const json& value = object.raw()[key];
-    if (!value.is_array()) return {static_cast<std::int32_t>(object.integer(key, 0, vocab_size - 1))};
-    for (const json& element : value) {
-      // JsonObject reads objects: lend it the element under the list's own name.
-      const json lent = {{key, element}};
-      ids.push_back(static_cast<std::int32_t>(JsonObject(lent, object.file()).integer(key, 0, vocab_size - 1)));
-    }
-    return ids;
   }
 
  private:
@@ -69,16 +59,23 @@ class Reader {
 
   int size(const char* key, std::int64_t max) const { return static_cast<int>(object_.integer(key, 1, max)); }
 
+  /// By architectures; by model_type alone where that names none, as in configurations made by hand.
   const ModelFamily& read_family() const {
     std::string supported;
     for (const ModelFamily& family : model_families())
       supported += (supported.empty() ? "" : ", ") + std::string(family.architecture);
     const std::string expected = "one of: " + supported;
-    const auto it = config_.find("architectures");
-    if (it == config_.end()) fail("architectures", "missing", expected);
-    if (!it->is_array() || it->size() != 1 || !it->front().is_string())
+    const auto given = config_.find("architectures");
+    if (given == config_.end() || given->is_null() || *given == json::array()) {
+      for (const ModelFamily& family : model_families()) {
+        if (object_.text_or("model_type", "") == family.model_type) return family;
+      }
+      fail("architectures", given == config_.end() ? "missing" : "none", expected);
+    }
+    const json& names = *given;
+    if (!names.is_array() || names.size() != 1 || !names.front().is_string())
       fail("architectures", "not a list of one name", expected);
-    const auto name = it->front().get<std::string>();
+    const auto name = names.front().get<std::string>();
     const ModelFamily* family = find_family(name);
     if (family == nullptr) fail("architectures", in_quotes(name) + " is not supported", expected);
     // Whoever reads the one must not load another model than whoever reads the other.
@@ -91,7 +88,7 @@ class Reader {
   void read_layers(ModelConfig& c) const {
     LayerConfig common = c.family->layer;
     common.norm_eps = c.rms_norm_eps;
-    read_rope(object_, c.max_positions, common);
+    read_rope(object_, c.max_positions, common, c.warnings);
     c.layers.assign(c.layers.size(), common);
   }
 
@@ -113,7 +110,6 @@ class Reader {
     } else {
       c.head_dim = c.hidden_size / c.n_heads;
     }
-    if (c.head_dim % 2 != 0) fail("head_dim", std::to_string(c.head_dim), "an even number (rotary pairs)");
   }
 
   /// Settings that would change the result and that the model here does not have: refused rather than ignored.
@@ -125,7 +121,8 @@ class Reader {
       if (object_.boolean_or(key, false)) fail(key, "true is not supported", "false, as in the published models");
     }
     const std::string act = object_.text_or("hidden_act", "silu");
-    if (act != "silu") fail("hidden_act", in_quotes(act) + " is not supported", "\"silu\"");
+    if (act != "silu" && act != "swish")  // two names of one function
+      fail("hidden_act", in_quotes(act) + " is not supported", "\"silu\"");
     if (!object_.has("layer_types")) return;
     const json& types = config_["layer_types"];
     if (!types.is_array()) fail("layer_types", "not a list", "a list of text");
@@ -180,20 +177,6 @@ class Reader {
   JsonObject object_;
 };
 
-GenerationDefaults read_generation(const JsonObject& object) {
-  const auto number = [&](const char* key, double min, double max) {
-    return object.has(key) ? std::optional(object.number(key, min, max)) : std::nullopt;
-  };
-  GenerationDefaults out;
-  if (object.has("do_sample")) out.do_sample = object.boolean_or("do_sample", false);
-  out.temperature = number("temperature", 0, 1e6);
-  if (object.has("top_k")) out.top_k = static_cast<int>(object.integer("top_k", 0, 1 << 30));
-  out.top_p = number("top_p", 0, 1);
-  out.min_p = number("min_p", 0, 1);
-  out.repetition_penalty = number("repetition_penalty", 1e-6, 1e6);
-  return out;
-}
-
 }  // namespace
 
 double ModelConfig::attention_scale(int layer) const {
@@ -208,16 +191,13 @@ void ModelConfig::set_family(const ModelFamily& of) {
 
 ModelConfig ModelConfig::load(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  const json config = read_json(path);
+  const json config = read_python_json(path);
   ModelConfig c = Reader(config, path.string()).read();
-  const std::filesystem::path generation = folder / "generation_config.json";
-  std::error_code error;  // a link that leads nowhere is there: half a download should be noticed
-  if (std::filesystem::symlink_status(generation, error).type() <= std::filesystem::file_type::not_found) return c;
-  const json settings = read_json(generation);
-  const JsonObject object(settings, generation.string());
+  GenerationConfig generation = GenerationConfig::load(folder, c.vocab_size);
   // What generation ends at is said here, where both say it: chat models add their end-of-turn token.
-  if (object.has("eos_token_id")) c.eos_ids = Reader::token_ids(object, "eos_token_id", c.vocab_size);
-  c.generation = read_generation(object);
+  if (generation.eos_ids) c.eos_ids = std::move(*generation.eos_ids);
+  c.generation = generation.defaults;
+  c.warnings.insert(c.warnings.end(), generation.warnings.begin(), generation.warnings.end());
   return c;
 }
 

@@ -3,23 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/core/files/weights/generation_config.h"
 #include "engine/core/files/weights/model_family.h"
 
 namespace kvscope {
-
-/// How the model's makers sample from it; what they do not say is absent. Ranges are those of generation.
-struct GenerationDefaults {
-  std::optional<bool> do_sample;
-  std::optional<double> temperature;         // >= 0
-  std::optional<int> top_k;                  // >= 0, 0: no limit
-  std::optional<double> top_p, min_p;        // 0 ... 1
-  std::optional<double> repetition_penalty;  // > 0, 1: none
-  bool operator==(const GenerationDefaults&) const = default;
-};
 
 struct ModelConfig {
   const ModelFamily* family = nullptr;  // of set_family()
@@ -32,6 +22,7 @@ struct ModelConfig {
   std::string dtype;  // of the file: "bfloat16", "float32", "float16"
   std::vector<std::int32_t> eos_ids;
   GenerationDefaults generation;
+  std::vector<std::string> warnings;  // one line each: what these files say and nobody here reads
   int group_size() const { return n_heads / n_kv_heads; }
   /// Of q . k in a layer's attention.
   double attention_scale(int layer) const;

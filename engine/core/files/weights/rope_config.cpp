@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/core/files/unread_keys.h"
 #include "engine/core/support/refuse.h"
 
 namespace kvscope {
@@ -11,6 +12,11 @@ namespace {
 using nlohmann::json;
 
 constexpr double kMinTheta = 1, kMaxTheta = 1e12, kMaxFactor = 1e6, kMaxFilePositions = 1 << 30;
+
+constexpr std::string_view kKnown[] = {
+    "rope_theta",      "partial_rotary_factor", "rope_type", "type",      "factor", "original_max_position_embeddings",
+    "low_freq_factor", "high_freq_factor",      "beta_fast", "beta_slow", "mscale", "mscale_all_dim",
+    "truncate",        "attention_factor",      "finetuned"};  // of YaRN's first files: how they were made
 
 struct KindName {
   const char* name;
@@ -24,7 +30,9 @@ class RopeReader {
   RopeReader(const JsonObject& config, const char* key)
       : config_(config), key_(key), rope_(config.raw()[key], config.file(), key) {}
 
-  void read(int max_positions, LayerConfig& layer) {
+  void read(int max_positions, LayerConfig& layer, std::vector<std::string>& warnings) {
+    if (auto line = unread_keys(rope_.raw(), kKnown, config_.file() + ": " + key_, "the model may compute otherwise"))
+      warnings.push_back(std::move(*line));
     for (const char* kind : {"full_attention", "sliding_attention"}) {
       if (rope_.has(kind)) fail(kind, "an embedding of its own for one kind of layer", "one for all layers");
     }
@@ -33,9 +41,12 @@ class RopeReader {
     RopeScaling& scaling = layer.rope_scaling;
     scaling.kind = kind();
     if (scaling.kind == RopeKind::plain) return;
-    scaling.factor = rope_.number("factor", 1, kMaxFactor);
-    if (scaling.kind == RopeKind::linear) return;
+    if (scaling.kind == RopeKind::linear) {
+      scaling.factor = rope_.number("factor", 1, kMaxFactor);
+      return;
+    }
     scaling.original_positions = original_positions(max_positions);
+    scaling.factor = factor(scaling, max_positions);
     scaling.kind == RopeKind::llama3 ? read_llama3(scaling) : read_yarn(scaling, layer.rope_theta);
   }
 
@@ -52,6 +63,15 @@ class RopeReader {
     std::string known;
     for (const KindName& k : kKinds) known += (known.empty() ? "" : ", ") + std::string(k.name);
     fail("rope_type", in_quotes(name) + " is not supported", "one of: " + known);
+  }
+
+  /// YaRN's null: how many times longer the context became.
+  double factor(const RopeScaling& scaling, int max_positions) const {
+    const bool is_null = rope_.raw().contains("factor") && !rope_.has("factor");
+    if (scaling.kind != RopeKind::yarn || !is_null) return rope_.number("factor", 1, kMaxFactor);
+    const double factor = max_positions / scaling.original_positions;
+    if (factor < 1) fail("factor", "null, and the context became shorter", "a number from 1");
+    return factor;
   }
 
   /// Beside the section before inside it, as transformers has it; the context itself if neither says it.
@@ -88,7 +108,7 @@ class RopeReader {
 
 }  // namespace
 
-void read_rope(const JsonObject& config, int max_positions, LayerConfig& layer) {
+void read_rope(const JsonObject& config, int max_positions, LayerConfig& layer, std::vector<std::string>& warnings) {
   layer.rope_theta = config.number_or("rope_theta", layer.rope_theta, kMinTheta, kMaxTheta);
   if (config.number_or("partial_rotary_factor", 1, 0, 1) != 1) {
     throw Error({.file = config.file(), .where = "partial_rotary_factor", .found = "not 1", .expected = "1"});
@@ -96,7 +116,7 @@ void read_rope(const JsonObject& config, int max_positions, LayerConfig& layer) 
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const json& section = config.has(key) ? config.raw()[key] : json();
     if (section.is_null() || (section.is_object() && section.empty())) continue;
-    return RopeReader(config, key).read(max_positions, layer);
+    return RopeReader(config, key).read(max_positions, layer, warnings);
   }
 }
 

@@ -61,6 +61,8 @@ class WeightFiles {
   std::pair<const SafetensorsFile*, const TensorEntry*> find(const std::string& name,
                                                              const std::vector<std::int64_t>& shape) const;
   bool has(const std::string& name) const;
+  /// Whether two tensors that are there have one type, one shape and the same bytes; reads them.
+  bool same(const std::string& a, const std::string& b) const;
   std::string hash() const;  // hex FNV-1a 64 over headers and sizes
 
  private:

@@ -1,4 +1,5 @@
-#include <set>
+#include <algorithm>
+#include <cstring>
 
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/hash.h"
@@ -67,6 +68,21 @@ std::string show_shape(const std::vector<std::int64_t>& shape) {
   return text + (shape.size() > 8 ? ", ...]" : "]");
 }
 
+/// Byte by byte, up to the first that differs.
+bool same_tensor(const SafetensorsFile& file_a, const TensorEntry& a, const SafetensorsFile& file_b,
+                 const TensorEntry& b) {
+  if (a.type_name != b.type_name || a.shape != b.shape) return false;
+  constexpr std::uint64_t kPart = 1 << 20;
+  std::vector<std::byte> part_a(kPart), part_b(kPart);
+  for (std::uint64_t at = 0, size = a.end - a.begin; at < size; at += kPart) {
+    const auto n = static_cast<std::size_t>(std::min(kPart, size - at));
+    file_a.read_part(a, at, std::span(part_a).first(n));
+    file_b.read_part(b, at, std::span(part_b).first(n));
+    if (std::memcmp(part_a.data(), part_b.data(), n) != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 WeightFiles WeightFiles::open(const std::filesystem::path& folder) {
@@ -89,27 +105,27 @@ WeightFiles WeightFiles::open(const std::filesystem::path& folder) {
     if (!shards.emplace(shard, weights.files_.size()).second) continue;
     weights.files_.push_back(SafetensorsFile::open(folder / shard));
   }
-  std::map<std::string, std::size_t> seen;
+  // What is there counts, as for transformers, not where the index says that it is: an index that names a tensor too
+  // many or leaves one out harms nobody, and a tensor that the model needs and no shard has is missed by name.
   for (std::size_t i = 0; i < weights.files_.size(); ++i) {
     for (const auto& [name, entry] : weights.files_[i].tensors()) {
-      const auto [first, is_new] = seen.emplace(name, i);
+      const auto [place, is_new] = weights.where_.emplace(name, i);
       if (is_new) continue;
-      refuse(weights.files_[i].path().string(), name,
-             "also in " + weights.files_[first->second].path().filename().string(), "every tensor in one shard");
+      const SafetensorsFile &first = weights.files_[place->second], &second = weights.files_[i];
+      if (same_tensor(first, first.tensors().at(name), second, entry)) continue;
+      refuse(second.path().string(), name, "another tensor of that name is in " + first.path().filename().string(),
+             "every tensor once");
     }
-  }
-  for (const auto& [tensor, shard] : map) {
-    const std::size_t i = shards.at(shard);
-    if (!weights.files_[i].tensors().contains(tensor)) {
-      refuse(weights.files_[i].path().string(), tensor, "tensor missing",
-             std::string("it here, as ") + kIndex + " says");
-    }
-    weights.where_.emplace(tensor, i);
   }
   return weights;
 }
 
 bool WeightFiles::has(const std::string& name) const { return where_.contains(name); }
+
+bool WeightFiles::same(const std::string& a, const std::string& b) const {
+  const SafetensorsFile &file_a = files_[where_.at(a)], &file_b = files_[where_.at(b)];
+  return same_tensor(file_a, file_a.tensors().at(a), file_b, file_b.tensors().at(b));
+}
 
 std::pair<const SafetensorsFile*, const TensorEntry*> WeightFiles::find(const std::string& name,
                                                                         const std::vector<std::int64_t>& shape) const {

@@ -1,0 +1,44 @@
+#include "engine/core/files/weights/kernel_limits.h"
+
+#include <algorithm>
+
+#include "engine/core/files/weights/model_config.h"
+#include "engine/core/support/refuse.h"
+
+namespace kvscope {
+namespace {
+
+bool cuda_takes(int head_dim) { return std::ranges::find(kCudaHeadDims, head_dim) != kCudaHeadDims.end(); }
+
+/// What config.json says of it: where head_dim is missing, it follows from the width.
+std::string head_dim_of(const ModelConfig& config) {
+  return std::to_string(config.head_dim) + " (of hidden_size " + std::to_string(config.hidden_size) + " and " +
+         std::to_string(config.n_heads) + " heads)";
+}
+
+}  // namespace
+
+void check_kernels(const ModelConfig& config, const std::string& file) {
+  if (config.head_dim % kHeadDimStep != 0 || config.head_dim > kMaxHeadDim) {
+    refuse(file, "head_dim", head_dim_of(config),
+           "a multiple of " + std::to_string(kHeadDimStep) + " up to " + std::to_string(kMaxHeadDim) +
+               ": the attention kernels take no other");
+  }
+  const auto check_row = [&](const char* field, std::int64_t row) {
+    if (row <= kMaxProductRow) return;
+    refuse(file, field, std::to_string(row) + " numbers a row", "at most " + std::to_string(kMaxProductRow));
+  };
+  check_row("intermediate_size", config.intermediate_size);
+  check_row("num_attention_heads", std::int64_t{config.n_heads} * config.head_dim);
+}
+
+void check_cuda_kernels(const ModelConfig& config, const std::string& file) {
+  if (cuda_takes(config.head_dim)) return;
+  std::string list;
+  for (const int dim : kCudaHeadDims) list += (list.empty() ? "" : ", ") + std::to_string(dim);
+  refuse(file, "head_dim", head_dim_of(config), "one of " + list + " on CUDA", "--device cpu runs it");
+}
+
+std::string devices_of(const ModelConfig& config) { return cuda_takes(config.head_dim) ? "cpu, cuda" : "cpu"; }
+
+}  // namespace kvscope

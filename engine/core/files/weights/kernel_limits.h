@@ -1,0 +1,27 @@
+#pragma once
+// What the kernels take of a model's shape: the one place that readers of config.json ask, so that a model that cannot
+// run is refused before its weights are read. tests/kernels/limits_test.cpp holds it against the kernels.
+
+#include <array>
+#include <string>
+
+namespace kvscope {
+
+struct ModelConfig;
+
+/// rms_norm takes rows of this many features; project (a row of a matrix product) of kMaxProductRow.
+inline constexpr int kMaxNormRow = 1 << 14, kMaxProductRow = 56 * 1024;
+/// Heads of any kernel: a multiple of kHeadDimStep up to kMaxHeadDim on the CPU, one of kCudaHeadDims on CUDA.
+inline constexpr int kMaxHeadDim = 256, kHeadDimStep = 8;
+inline constexpr std::array<int, 4> kCudaHeadDims = {64, 80, 96, 128};
+/// Query heads and KV heads. A KV head may have any number of query heads.
+inline constexpr int kMaxHeads = 1024;
+
+/// Throws Error (bad input) that names the field of `file`, a config.json, which no kernel takes.
+void check_kernels(const ModelConfig& config, const std::string& file);
+/// The same of the kernels on CUDA, which take less.
+void check_cuda_kernels(const ModelConfig& config, const std::string& file);
+/// "cpu, cuda" or "cpu".
+std::string devices_of(const ModelConfig& config);
+
+}  // namespace kvscope
