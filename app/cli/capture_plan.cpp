@@ -9,8 +9,8 @@
 #include "app/process/interrupt.h"
 #include "app/process/trace_open.h"
 #include "app/session/run_setup.h"
+#include "engine/core/files/model_folder.h"
 #include "engine/core/files/tokenizer/chat.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 
@@ -135,6 +135,7 @@ PromptCheck check_prompts(const Arguments& arguments, const std::string& folder,
       const auto ids =
           chat ? chat->encode(*tokenizer, messages, request.chat) : tokenizer->encode_with_special(prompt.text);
       const auto most = static_cast<std::size_t>(model.max_positions);
+      check_token_ids(ids, model.vocab_size, &*tokenizer);
       if (ids.empty()) {
         check.bad[index] = "no token; expected at least one";
       } else if (ids.size() > most) {

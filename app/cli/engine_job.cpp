@@ -135,6 +135,7 @@ nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& 
       progress_.update(event->value("phase", ""), event->value("value", 0.0), event->value("max", 0.0),
                        event->value("text", ""));
     }
+    if (type == "warning") warn(event->value("text", ""));
     if (handler) {
       handler(*event);
       heard = stdout_is_well();
@@ -142,6 +143,16 @@ nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& 
     if (type == "error") throw protocol::error_from_event(*event);
     if (type == "done") return *event;
   }
+}
+
+void EngineJob::warn(const std::string& text) {
+  // A command may load a model several times, and in several engines.
+  static std::mutex mutex;
+  static std::set<std::string> printed;
+  const std::lock_guard lock(mutex);
+  if (!printed.insert(text).second) return;
+  progress_.clear();
+  print_warning(text);
 }
 
 ModelInfo EngineJob::load(const std::string& model, std::span<const PolicySpec> policies) {

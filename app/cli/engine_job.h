@@ -69,6 +69,7 @@ class EngineJob {
   std::optional<nlohmann::json> wait_event();
   [[noreturn]] void throw_end(const EngineEnd& end);
   void say_silence();
+  void warn(const std::string& text);
 
   Progress progress_;
   std::chrono::steady_clock::time_point last_event_ = std::chrono::steady_clock::now();

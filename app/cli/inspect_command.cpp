@@ -12,7 +12,9 @@
 #include "app/process/models.h"
 #include "app/process/trace_open.h"
 #include "engine/core/files/gate/gate_file.h"
+#include "engine/core/files/model_folder.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/files/weights/lora_file.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/files/weights/safetensors.h"
@@ -43,10 +45,15 @@ bool is_model(const fs::path& folder, const std::optional<std::string>& gate) {
   return !gate;
 }
 
+/// What the tokenizer puts before a raw prompt: the attention sink of many models.
+std::string first_token(const Tokenizer& tokenizer) {
+  const auto id = tokenizer.first_id();
+  return id ? std::string(tokenizer.piece(*id)) : "(nothing)";
+}
+
 ordered_json inspect_model(const fs::path& folder, bool has_gate) {
-  const ModelConfig config = ModelConfig::load(folder);
-  const WeightFiles weights = WeightFiles::open(folder);
-  const Tokenizer tokenizer = Tokenizer::load(folder);
+  const ModelFolder model = ModelFolder::open(folder);
+  const ModelConfig& config = model.config;
   const double kv_bytes = 2.0 * config.n_layers * config.n_kv_heads * config.head_dim * 2;
   ordered_json result = {{"kind", "model"},
                          {"architecture", config.family->architecture},
@@ -59,9 +66,13 @@ ordered_json inspect_model(const fs::path& folder, bool has_gate) {
                          {"vocab_size", config.vocab_size},
                          {"max_positions", config.max_positions},
                          {"tied_embeddings", config.tie_word_embeddings},
-                         {"tokenizer_size", tokenizer.vocab_size()},
-                         {"weights_hash", weights.hash()},
+                         {"tokenizer_size", model.tokenizer.vocab_size()},
+                         {"raw_prompt_begins_with", first_token(model.tokenizer)},
+                         {"runs_on", devices_of(config)},
+                         {"weights_hash", model.weights.hash()},
                          {"kv_cache_bytes_per_token_16bit", kv_bytes}};
+  if (!model.warnings.empty()) result["warnings"] = model.warnings;
+  for (const std::string& line : model.warnings) print_warning(line);
   std::error_code error;
   const fs::path scorer = folder / "kvpop_scorer.json";
   result["scorer"] = fs::exists(scorer, error) ? ordered_json::parse(read_json(scorer).dump()) : ordered_json();
@@ -295,6 +306,9 @@ int inspect(const Arguments& arguments) {
   if (arguments.has("json")) {
     write_json_line(result);
   } else {
+    if (result.contains("raw_prompt_begins_with"))
+      result["a raw prompt begins with:"] = std::move(result["raw_prompt_begins_with"]);
+    for (const char* key : {"raw_prompt_begins_with", "warnings"}) result.erase(key);  // the latter are on stderr
     if (result.contains("notes")) result["notes"] = notes_lines(result["notes"]);
     print_lines(result);
   }

@@ -51,6 +51,11 @@ void flush_stdout() {
                .found = g_stdout_error == kUnknown ? "a write failed" : std::strerror(g_stdout_error)});
 }
 
+void print_warning(std::string_view text) {
+  constexpr std::size_t kMostBytes = 1000;  // paths are long
+  std::fprintf(stderr, "warning: %s\n", escape_for_terminal(text, kMostBytes).c_str());
+}
+
 std::string format_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {

@@ -18,6 +18,8 @@ bool stdout_is_well();
 void flush_stdout();
 /// For writable_target(), which every command asks before minutes of work.
 inline constexpr const char* kOverwriteHint = "--overwrite replaces it";
+/// "warning: ..." on stderr.
+void print_warning(std::string_view text);
 /// Columns of equal width, the first line is the heading.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 /// Lines of at most 100 columns, broken at spaces, '\n' behind each; all but the first begin with `indent` spaces. A

@@ -60,6 +60,7 @@ int tokenize(const Arguments& arguments) {
   const std::filesystem::path model = model_folder(arguments.positionals()[0]);
   const std::string text = arguments.text_or_file("text");
   const Tokenizer tokenizer = Tokenizer::load(model);
+  for (const std::string& line : tokenizer.warnings()) print_warning(line);
   std::vector<std::int32_t> ids;
   std::string date;
   if (arguments.has("chat")) {

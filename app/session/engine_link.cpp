@@ -259,6 +259,9 @@ void EngineLink::handle(const nlohmann::json& event) {
     set_progress(event);
   } else if (type == "log") {
     messages_.log(event.value("text", ""));
+  } else if (type == "warning") {
+    messages_.log("warning: " + event.value("text", ""));
+    messages_.add_banner({.kind = Banner::Kind::warning, .text = event.value("text", "")});
   } else if (type == "done") {
     request_done(event);
   } else if (type == "error") {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "engine/core/files/model_folder.h"
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/decode/density_pass.h"
 #include "engine/decode/eviction/mass_eviction.h"
@@ -27,14 +28,12 @@ std::vector<std::int32_t> prompt_ids(const LoadedModel& model, const RunRequest&
       .encode(model.tokenizer(), request.messages.empty() ? one : request.messages, request.chat);
 }
 
-void check_ids(const ModelConfig& config, const std::vector<std::int32_t>& ids) {
-  for (const std::int32_t id : ids) {
-    if (id >= 0 && id < config.vocab_size) continue;
-    throw prompt_error("token id " + std::to_string(id), "0 ... " + std::to_string(config.vocab_size - 1));
-  }
+void check_ids(const LoadedModel& model, const std::vector<std::int32_t>& ids) {
+  check_token_ids(ids, model.config().vocab_size, model.has_tokenizer() ? &model.tokenizer() : nullptr);
 }
 
-void check_prompt(const ModelConfig& config, const std::vector<std::int32_t>& ids, int max_tokens) {
+void check_prompt(const LoadedModel& model, const std::vector<std::int32_t>& ids, int max_tokens) {
+  const ModelConfig& config = model.config();
   if (ids.empty()) throw prompt_error("no token", "at least one");
   const int n = static_cast<int>(ids.size());
   if (n > config.max_positions) {
@@ -42,15 +41,15 @@ void check_prompt(const ModelConfig& config, const std::vector<std::int32_t>& id
                        "at most " + std::to_string(config.max_positions) + ", the model's context",
                        "shorten the prompt");
   }
-  check_ids(config, ids);
+  check_ids(model, ids);
   if (max_tokens < 0) {
     throw Error(
         {.code = ExitCode::usage, .file = "max_tokens", .found = std::to_string(max_tokens), .expected = "0 or more"});
   }
 }
 
-void check_answer(const ModelConfig& config, const std::vector<std::int32_t>& ids, int room) {
-  check_ids(config, ids);
+void check_answer(const LoadedModel& model, const std::vector<std::int32_t>& ids, int room) {
+  check_ids(model, ids);
   if (static_cast<int>(ids.size()) <= room) return;
   throw Error({.code = ExitCode::usage,
                .file = "answer",
@@ -125,10 +124,10 @@ Generation::Generation(const LoadedModel& model, const RunRequest& asked, const 
   RunRequest request = asked;
   request.chunk = chunk_of_run(model, asked);
   std::vector<std::int32_t> ids = prompt_ids(model, request);
-  check_prompt(model.config(), ids, request.max_tokens);
+  check_prompt(model, ids, request.max_tokens);
   const std::int64_t wanted = static_cast<std::int64_t>(ids.size()) + request.max_tokens;
   const int n_positions = static_cast<int>(std::min<std::int64_t>(wanted, model.config().max_positions));
-  if (request.answer_ids) check_answer(model.config(), *request.answer_ids, n_positions - static_cast<int>(ids.size()));
+  if (request.answer_ids) check_answer(model, *request.answer_ids, n_positions - static_cast<int>(ids.size()));
   const auto read_prompt = [&](const std::vector<float>& thresholds) {
     const FirstPass first{.future = nullptr, .thresholds = thresholds};
     Generation run(std::make_unique<Impl>(model, request, ids, n_positions, first));

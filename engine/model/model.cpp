@@ -6,6 +6,8 @@
 #include <charconv>
 #include <optional>
 
+#include "engine/core/files/model_folder.h"
+#include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/files/weights/lora_file.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
@@ -86,17 +88,14 @@ Model Model::load(const std::filesystem::path& folder, const std::string& device
                  .found = std::filesystem::exists(folder) ? "not a folder" : "no such folder",
                  .expected = "a model folder with config.json, *.safetensors and tokenizer.json"});
   }
+  ModelFolder opened = ModelFolder::open(folder);
+  const WeightFiles& files = opened.weights;
   Model model;
-  model.config = ModelConfig::load(folder);
-  model.tokenizer = std::make_shared<Tokenizer>(Tokenizer::load(folder));
-  // A table may have more rows than there are tokens, never fewer: what is typed must not be refused for its words.
-  if (model.tokenizer->vocab_size() > model.config.vocab_size) {
-    throw Error({.file = (folder / "tokenizer.json").string(),
-                 .found = "token ids up to " + std::to_string(model.tokenizer->vocab_size() - 1),
-                 .expected = "below " + std::to_string(model.config.vocab_size) + ", vocab_size of config.json"});
-  }
-  const WeightFiles files = WeightFiles::open(folder);
+  model.config = std::move(opened.config);
+  model.tokenizer = std::make_shared<Tokenizer>(std::move(opened.tokenizer));
+  model.warnings = std::move(opened.warnings);
   const Place place = choose_place(device, dtype);
+  if (place.device.is_cuda()) check_cuda_kernels(model.config, (folder / "config.json").string());
   CheckpointReader own(files, progress);
   std::optional<LoraFile> adapter;
   if (!adapter_folder.empty()) {

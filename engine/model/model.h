@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/model_config.h"
@@ -27,6 +28,7 @@ struct Model {
   ModelInfo info;
   std::shared_ptr<Weights> weights;
   std::shared_ptr<Tokenizer> tokenizer;  // null if there is none
+  std::vector<std::string> warnings;     // ModelFolder::warnings
 
   /// Reads a Hugging Face folder (config.json, *.safetensors, tokenizer.json). Throws Error: bad input for the files,
   /// resource for a device that is missing or too small. `adapter`: the folder of one (lora_file.h), added to the weights while they are read; the model is

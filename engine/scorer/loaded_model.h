@@ -57,6 +57,8 @@ class LoadedModel {
   /// Throws Error (bad input) if the model has none.
   const Tokenizer& tokenizer() const;
   bool has_tokenizer() const { return model_.tokenizer != nullptr; }
+  /// What the folder's files say and nobody follows, one line each.
+  const std::vector<std::string>& warnings() const { return model_.warnings; }
   /// The first scorer of one of these kinds (of any, if none is named), in the order of LoadOptions::gates, then what
   /// stands beside the model; null if there is none.
   const TokenScorer* scorer(std::span<const std::string_view> kinds = {}) const;

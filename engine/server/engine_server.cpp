@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/files/model_folder.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/version.h"
 #include "engine/decode/forced_pass.h"
@@ -34,6 +35,19 @@ std::filesystem::file_time_type newest_file(const std::filesystem::path& folder)
     if (!error) newest = std::max(newest, written);
   }
   return newest;
+}
+
+/// Of the folder that a job's arguments name, if they do. What is wrong with it, the job says.
+std::vector<std::string> warnings_of_model(const json& args) {
+  const auto model = args.is_object() ? args.find("model") : args.end();
+  std::error_code error;
+  if (model == args.end() || !model->is_string() || !std::filesystem::is_directory(model->get<std::string>(), error))
+    return {};
+  try {
+    return ModelFolder::open(model->get<std::string>()).warnings;
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace
@@ -103,6 +117,7 @@ void EngineServer::serve(const protocol::LoadRequest& request, int id) {
     });
     loaded_ = wanted;
   }
+  for (const std::string& line : model_->warnings()) channel_.write(protocol::warning(id, line));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   channel_.write(protocol::done_load(id, model_->info(), seconds.count(), model_->gate_numbers()));
 }
@@ -149,6 +164,7 @@ void EngineServer::serve(const protocol::JobRequest& request, int id) {
   std::string names;
   for (const JobInfo& info : job_list()) {
     if (request.job == info.name) {
+      for (const std::string& line : warnings_of_model(request.args)) channel_.write(protocol::warning(id, line));
       json result = info.run(request.args, context);
       const bool cancelled = result.is_object() && result.value("status", "") == "cancelled";
       json fields = {{"result", std::move(result)}};

@@ -9,7 +9,7 @@ using nlohmann::json;
 
 constexpr const char *kIndex = "model.safetensors.index.json", *kConfig = "config.json",
                      *kGeneration = "generation_config.json", *kSecond = "model-00002-of-00002.safetensors",
-                     *kNorm = "model.norm.weight";
+                     *kNorm = "model.norm.weight", *kTokenizer = "tokenizer.json";
 
 }  // namespace
 
@@ -64,6 +64,29 @@ std::vector<OddModel> odd_models() {
       {"an index with remarks", set_json(kIndex, "/metadata/remark", {{"x", {1}}}), true},
       {"a generation configuration with unknown keys",
        put(kGeneration, R"({"eos_token_id":[0,1],"temperature":0.6,"top_k":20,"future":{"x":1}})")},
+      {"a generation configuration that cannot be used",
+       put(kGeneration, R"({"do_sample":true,"temperature":"hot","top_k":-1,"top_p":7,"eos_token_id":[0,99999]})")},
+      {"numbers that JSON lacks, where nobody reads them",
+       edit_bytes(kConfig, [](std::string b) { return b.insert(1, "\"x\":[NaN,Infinity,-Infinity],"); })},
+      {"a model type without an architecture", edit_json(kConfig,
+                                                         [](json& c) {
+                                                           c["architectures"] = nullptr;
+                                                           c["model_type"] = "qwen3";
+                                                         })},
+      {"an end of text past the vocabulary", set_json(kConfig, "/eos_token_id", {0, 4096})},
+      {"an added token twice",
+       edit_json(kTokenizer, [](json& t) { t["added_tokens"].push_back(t["added_tokens"].front()); })},
+      {"a token past the embedding",
+       edit_json(kTokenizer,
+                 [](json& t) {
+                   t["added_tokens"].push_back({{"id", 4096}, {"content", "[PAD]"}, {"special", true}});
+                 })},
+      {"an index that names a tensor too many", set_json(kIndex, "/weight_map/extra", kSecond), true},
+      {"an index that leaves a tensor out", edit_json(kIndex, [](json& i) { i["weight_map"].erase(kNorm); }), true},
+      {"a tensor in two shards",
+       after([](const fs::path& folder) { fs::copy_file(folder / kSecond, folder / "again.safetensors"); },
+             set_json(kIndex, "/weight_map/extra", "again.safetensors")),
+       true},
       {"other files beside it",
        [](const fs::path& folder) {
          write_bytes(folder / "README.md", "x");

@@ -175,7 +175,7 @@ TEST_CASE("Ctrl+H refuses heads that only a tie would choose, and says of others
   show(window, 1);
   window.key("ctrl+h");
   window.frames(3);
-  const json banners = window.state()["banners"];
+  const nlohmann::json banners = window.state()["banners"];
   REQUIRE(banners.size() == 1);
   const std::string refusal = banners[0]["text"];
   CHECK_THAT(refusal, Catch::Contains(" tokens here, so there is no ranking. Use a gated run, or strategies A to C on "

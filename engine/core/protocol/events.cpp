@@ -181,6 +181,8 @@ json row(int id, std::string_view text, json data) {
   return {{"type", "row"}, {"id", id}, {"text", text}, {"data", std::move(data)}};
 }
 
+json warning(int id, std::string_view text) { return {{"type", "warning"}, {"id", id}, {"text", text}}; }
+
 json log(int id, std::string_view text) { return {{"type", "log"}, {"id", id}, {"text", text}}; }
 
 json done(int id, json fields) {

@@ -43,6 +43,8 @@ nlohmann::json progress(int id, std::string_view phase, double value, double max
 nlohmann::json row(int id, std::string_view text, nlohmann::json data);
 /// A line for the log panel. id -1: of no request.
 nlohmann::json log(int id, std::string_view text);
+/// What a model's files say that makes its numbers doubtful: one line, for a person to read.
+nlohmann::json warning(int id, std::string_view text);
 
 /// The end of a request that was served: `fields` (an object) beside type and id.
 nlohmann::json done(int id, nlohmann::json fields = nlohmann::json::object());

@@ -12,7 +12,7 @@
 // Requests (client -> engine). Each ends in exactly one `done` or `error` event with its id, except that policy and
 // cancel have no answer of their own:
 //   load       {model: path, device: "auto"|"cpu"|"cuda", dtype: "auto"|"float32"|"bfloat16", gates: [path...]}
-//                  -> progress*, done{model: ModelInfo, load_s}, and from engines that say it {gates: {scorers: [{kind,
+//                  -> progress*, warning*{text}, done{model: ModelInfo, load_s}, and from engines that say it {gates: {scorers: [{kind,
 //                     numbers, delay}...], heads: numbers}}: what the gates that were loaded say of policies' parameters
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
 //               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
@@ -36,7 +36,7 @@
 //   gate_scores {ids: i32}
 //                  -> progress*, done{n_tokens, scorers: [{kind, numbers, delay, text, log_gamma: f32, scores: f32 [layers][kv_heads][ids]}...]}:
 //                     what every loaded gate says of the text under a full cache
-//   job        {job: "eval"|"train"|"bench", args: object} -> progress*, row*{text, data}, done{result: object}
+//   job        {job: "eval"|"train"|"bench", args: object} -> warning*{text}, progress*, row*{text, data}, done{result: object}
 //   doctor     {}                                          -> done{checks: [{name, ok, text, hint}]}
 //   policy     {target: id, policy: text}   Other parameters for a run that goes on, from its next step: a `policy`
 //              event of the run says that they hold, or a `log` why not.
@@ -73,6 +73,7 @@
 // Events of any request:
 //   progress   {phase: "load"|"prefill"|"decode"|..., value, max, text}
 //   log        {text}                           a line for the log panel
+//   warning    {text}                           what a model's files say that makes its numbers doubtful
 //   error      {code: ExitCode, file, where, found, expected, hint}
 
 #include <cstdint>
