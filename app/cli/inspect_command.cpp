@@ -16,7 +16,6 @@
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/files/weights/lora_file.h"
-#include "engine/core/files/weights/model_config.h"
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/study/oracle_label.h"

@@ -8,6 +8,7 @@
 #include "tests/views/figure_column.h"
 #include "tests/views/view_stage.h"
 #include "views/figure/figure_builder.h"
+#include "views/figure/fonts.h"
 #include "views/figure/recipe.h"
 #include "views/figure/render.h"
 #include "views/figure/token_attention_figure.h"
