@@ -114,8 +114,8 @@ class AppWindow {
   KeyOwner key_owner_;        // in the frame drawn last
   std::string key_command_;   // that the last key was for which is a shortcut, whether it was possible or not
   int n_key_commands_ = 0;
-  int hold_ = 0;              // frames before which what was typed is not delivered
-  bool touched_ = false;      // in this round of the loop
+  int hold_ = 0;          // frames before which what was typed is not delivered
+  bool touched_ = false;  // in this round of the loop
   std::chrono::steady_clock::time_point last_frame_{}, last_touch_{};
   std::chrono::steady_clock::time_point redraw_at_ = std::chrono::steady_clock::time_point::max();
   FrameTimes frame_times_;

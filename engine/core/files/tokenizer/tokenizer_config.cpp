@@ -3,10 +3,10 @@
 #include <optional>
 
 #include "engine/core/files/tokenizer/configured_tokens.h"
-#include "engine/core/files/unread_keys.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/python_json.h"
+#include "engine/core/support/unread_keys.h"
 
 namespace kvscope {
 namespace {

@@ -1,6 +1,6 @@
 #include "engine/core/files/weights/config_keys.h"
 
-#include "engine/core/files/unread_keys.h"
+#include "engine/core/support/unread_keys.h"
 
 namespace kvscope {
 namespace {

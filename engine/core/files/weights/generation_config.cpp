@@ -1,9 +1,9 @@
 #include "engine/core/files/weights/generation_config.h"
 
-#include "engine/core/files/unread_keys.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/python_json.h"
 #include "engine/core/support/refuse.h"
+#include "engine/core/support/unread_keys.h"
 
 namespace kvscope {
 namespace {

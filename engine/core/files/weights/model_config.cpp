@@ -4,13 +4,13 @@
 #include <cmath>
 #include <iterator>
 
-#include "engine/core/files/unread_keys.h"
 #include "engine/core/files/weights/config_keys.h"
 #include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/files/weights/rope_config.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/python_json.h"
 #include "engine/core/support/refuse.h"
+#include "engine/core/support/unread_keys.h"
 
 namespace kvscope {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine/core/files/unread_keys.h"
 #include "engine/core/support/refuse.h"
+#include "engine/core/support/unread_keys.h"
 
 namespace kvscope {
 namespace {

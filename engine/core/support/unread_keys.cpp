@@ -1,4 +1,4 @@
-#include "engine/core/files/unread_keys.h"
+#include "engine/core/support/unread_keys.h"
 
 #include <algorithm>
 
