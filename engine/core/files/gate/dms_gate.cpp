@@ -9,6 +9,7 @@
 
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/files/gate/gate_source.h"
+#include "engine/core/files/weights/float_values.h"
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/refuse.h"

@@ -63,7 +63,4 @@ std::int64_t count_layers(const GateSource& source, const std::string& before, c
 /// Zeros of the shape of `spec`, for a bias that the file leaves out.
 GateTensor zeros(const GateTensorSpec& spec, const GateSizes& sizes);
 
-/// Values of `bytes` as float32; type_name is "F32", "F16" or "BF16". Little-endian.
-std::vector<float> to_floats(const std::string& type_name, const std::string& bytes);
-
 }  // namespace kvscope

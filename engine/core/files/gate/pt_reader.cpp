@@ -2,8 +2,9 @@
 
 #include <utility>
 
-#include "engine/core/files/gate/gate_source.h"
+#include "engine/core/files/gate/gate_shapes.h"
 #include "engine/core/files/gate/pickle_reader.h"
+#include "engine/core/files/weights/float_values.h"
 #include "engine/core/support/refuse.h"
 
 namespace kvscope {
