@@ -90,7 +90,7 @@ std::string command_help(const CommandSpec& spec) {
   };
   for (const OptionSpec& option : spec.options) add(option);
   add({"help", "", "this text"});
-  return text + "\nexample:\n" + std::string(spec.example) + "\n";
+  return text + "example:\n" + std::string(spec.example) + "\n";
 }
 
 std::string version_text() {

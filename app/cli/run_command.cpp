@@ -26,7 +26,7 @@ constexpr auto kPromptOptions = std::to_array<OptionSpec>({
     {"prompt-file", "FILE", "the prompt from a file; - is stdin"},
     {"messages", "JSON", "a conversation instead: [{\"role\": \"user\", \"content\": TEXT}, ...]"},
     {"prompt-ids", "N,N,...", "the prompt's tokens instead"},
-    {"title", "TEXT", "with --prompt-ids: the text that the run is called by"},
+    {"title", "TEXT", "with --prompt-ids: the title of the run"},
     {"answer-ids", "N,N,...", "the answer's tokens, given instead of drawn (teacher forcing)"},
 });
 constexpr auto kTemplateOptions = std::to_array<OptionSpec>({
