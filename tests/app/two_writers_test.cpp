@@ -96,5 +96,6 @@ TEST_CASE("Of two evaluations on one file the second is refused with the process
   CHECK(count_lines(read_text(answers)) == 1 + 2 * 4);
   const Result third = test::run({.argv = eval("")});
   REQUIRE(third.exit_code == 0);
-  for (const json& row : json::parse(third.out)["rows"]) CHECK(row["n"] == 4);
+  const json table = json::parse(third.out);
+  for (const json& row : table["rows"]) CHECK(row["n"] == 4);
 }

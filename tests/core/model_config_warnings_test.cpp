@@ -104,7 +104,7 @@ TEST_CASE("A configuration that names no architecture is that of its model_type"
 
 TEST_CASE("A factor of null for YaRN is the quotient of the two lengths") {
   const json section = {{"type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 512}};
-  const kvscope::RopeScaling& scaling = load(with("rope_scaling", section)).layers.front().rope_scaling;
+  const kvscope::RopeScaling scaling = load(with("rope_scaling", section)).layers.front().rope_scaling;
   CHECK(scaling.factor == 4);
   CHECK(scaling.original_positions == 512);
   json shorter = section;

@@ -204,7 +204,7 @@ TEST_CASE("trace child: where there is no end of waiting, the machine is said to
   check_busy([&] { TraceReader(script(folder, "kill -STOP $$"), folder / "whole.h5", limits); });
   const fs::path log = folder / "pid";
   TraceReader reader(script(folder, "echo $$ > " + log.string() + "\nexec " + kChild.string() + " \"$@\""),
-                     folder / "whole.h5", limits);
+                     folder / "whole.h5", {.work = std::chrono::milliseconds(250)});  // a sanitized child starts slowly
   pid_t pid = 0;
   std::ifstream(log) >> pid;
   REQUIRE(pid > 1);
