@@ -22,7 +22,7 @@ inline constexpr OptionSpec kEngineOption = {"engine", "COMMAND",
 inline constexpr OptionSpec kGateOption = {"gate", "PATH|NAME",
                                            "scorer, gate or head directory (kvscope gates); may be given again", true};
 inline constexpr OptionSpec kOracleOption = {"oracle", "SPEC",
-                                             "mass=mean|sum|rms|max,weight=,capacity=,budget=,... (docs/oracle.md)"};
+                                             "mass=mean|sum|rms|max,weight=,... (docs/explanation/oracle.md)"};
 inline constexpr OptionSpec kOutputErrorOption = {
     "output-error", "", "measure what eviction does to the output of attention: one more pass"};
 inline constexpr OptionSpec kChunkOption = {"chunk", "N",

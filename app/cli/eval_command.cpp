@@ -18,7 +18,7 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"tasks", "NAME,...", "docs/tasks.md has them (those that suit the model)"},
+    {"tasks", "NAME,...", "docs/reference/tasks.md has them (those that suit the model)"},
     {"policies", "SPEC;...", "separated by semicolons; the dense one is always asked (three at 25 %)"},
     {"sweep", "", "every policy that needs no gate, at 50, 25 and 12.5 % kept"},
     {"questions", "N", "questions of each task (100)"},
@@ -111,7 +111,7 @@ extern const CommandSpec eval_command = {
     "MODEL [options]",
     "what a model still finds, and how well it predicts a text, under several policies",
     "Asks seeded questions and decodes for real; answers are marked exactly, with Wilson's 95 % interval, beside the dense "
-    "model on the same questions. docs/tasks.md defines tasks and columns.",
+    "model on the same questions. docs/reference/tasks.md defines tasks and columns.",
     "  kvscope eval samples/models/kvscope-tiny --policies 'kvpop:budget=512;streaming:window=508'\n"
     "  kvscope eval MODEL --tasks needle --sweep --questions 50 -o answers.jsonl --format latex",
     {1, 1},

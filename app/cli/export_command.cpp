@@ -94,7 +94,7 @@ extern const CommandSpec export_command = {
     "layer,kv_head,token,text,evict_at,score,future_mass,eviction_verdict; cells without a value are empty. NC opens with "
     "xarray.open_dataset, what the run is stands in its attributes. NPZ has one array each, series as [layer, kv_head, "
     "token]. evict_at is the first query position that no longer sees the token: 2147483647 never, 2147483646 still in "
-    "the window when the run ended. docs/data.md has recipes.",
+    "the window when the run ended. docs/how-to/export-data.md has recipes.",
     "  kvscope export a.h5 -o a.csv\n"
     "  kvscope export a.h5 -o contests.csv --what contests\n"
     "  kvscope export a.h5 -o a.nc && python3 -c 'import xarray; print(xarray.open_dataset(\"a.nc\"))'",

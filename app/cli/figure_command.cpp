@@ -136,7 +136,7 @@ views::BuiltFigure build(views::FigureRecipe& recipe, const std::vector<std::str
   if (sources.empty() && recipe.reads_study())
     usage_error("kvscope figure", "no study",
                 "a study of sweep or hybrid, or a .csv or .jsonl, after the recipe or preset",
-                "docs/gallery.md has the commands of each preset");
+                "docs/records/gallery.md has the commands of each preset");
   if (sources.empty()) usage_error("kvscope figure", "no trace", "TRACE after the recipe or preset");
   if (recipe.reads_study()) return of_studies(recipe);
   const std::vector<RunRecord> runs = runs_of(recipe, says_runs_a);

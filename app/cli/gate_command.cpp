@@ -87,8 +87,8 @@ extern const CommandSpec gate_command = {
     "gate",
     "convert PATH -o DIR [--threshold X] [--strict on|off] [--window N] [--sinks N]",
     "write a gate in our own format, with other numbers",
-    "PATH is a gate in any format that can be read (docs/gates.md). Threshold, strict, window and sinks are the "
-    "defaults of the policies that read the gate: what a policy's text writes goes before them.",
+    "PATH is a gate in any format that can be read (docs/reference/gates.md). Threshold, strict, window and sinks "
+    "are the defaults of the policies that read the gate: what a policy's text writes goes before them.",
     "  kvscope gate convert samples/models/kvscope-tiny -o tiny-gate --sinks 8",
     {2, 2},
     kOptions,

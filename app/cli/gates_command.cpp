@@ -75,7 +75,8 @@ int gates(const Arguments& arguments) {
   if (arguments.has("json")) return 0;
   if (rows.size() == 1) {
     std::printf(
-        "No gate goes with %s: none beside it in gates/, none shipped. docs/training.md says how each is trained.\n",
+        "No gate goes with %s: none beside it in gates/, none shipped. docs/how-to/train-a-gate.md says how each is "
+        "trained.\n",
         escape_for_terminal(folder).c_str());
     return 0;
   }

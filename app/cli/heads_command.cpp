@@ -191,8 +191,8 @@ extern const CommandSpec heads_command = {
     "Density and coverage count long-range entries (outside the window; sinks that lie outside it count) at the last "
     "query, over all runs of all traces. d takes the densest heads, or those of greatest value in a file, a and b whole "
     "layers, c draws. Where all heads keep equally many, as under a fixed budget, d is refused; heads that tie at the cut "
-    "are named. docs/heads.md says who reads which format and what each loses. A duo: folder or json: file runs here too: "
-    "--gate PATH with --policy duo or hybrid:heads=d has the same heads, sinks and window.",
+    "are named. docs/reference/head-files.md says who reads which format and what each loses. A duo: folder or "
+    "json: file runs here too: --gate PATH with --policy duo or hybrid:heads=d has the same heads, sinks and window.",
     "  kvscope heads traces.h5 --strategy d --count 6 --export duo:selected-heads\n"
     "  kvscope heads --import rlkv:weights MODEL --share 0.3 --sinks 4 --window 64 --export duo:heads",
     {1, 1000},

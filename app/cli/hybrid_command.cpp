@@ -31,7 +31,7 @@ constexpr OptionSpec kOptions[] = {
     {"window", "N", "of local heads (the policy's, without one 128)"},
     {"again", "on|off", "measure the signal anew under d's heads, and choose by that (on)"},
     {"greedy-pieces", "N", "pieces that greedy goes by (1)"},
-    {"tasks", "NAME,...", "also accuracy by decoding (docs/tasks.md); --length is theirs too"},
+    {"tasks", "NAME,...", "also decode answers (docs/reference/tasks.md), of --length tokens"},
     {"questions", "N", "of each task (50)"},
     {"export", "FORMAT:PATH", "write the heads of --point as kvscope heads does; may be given again", true},
     {"point", "LABEL", "d:27, d:30%, c:27:1 (with the seed), d-again:27, ..."},
@@ -148,7 +148,7 @@ extern const CommandSpec hybrid_command = {
     "MODEL --texts FILE -o h.h5 [--signal NAME] [--strategies LIST] [--shares LIST]",
     "which heads may become local, at which share and cost (SP-KV section 4)",
     "Orders the KV heads by a signal, makes those of each strategy global and the others local, and reads the texts under "
-    "each choice as kvscope score does. docs/studies.md defines it all.",
+    "each choice as kvscope score does. docs/reference/studies.md defines it all.",
     "  kvscope hybrid smollm2-135m --texts a.txt --policy wg-kv:window=128,sinks=4 -o h.h5",
     {1, 1},
     kOptions,

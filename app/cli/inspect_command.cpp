@@ -320,9 +320,9 @@ extern const CommandSpec inspect_command = {
     "inspect",
     "PATH [--json]",
     "what a model, a gate, an adapter, a weights file, a trace or a study is",
-    "PATH is a model's folder, a gate in any of its formats or a LoRA adapter (docs/gates.md), a .safetensors file, a .json file, a "
-    "trace, with what was noted of its runs in the window, or a study (docs/studies.md). Of models it reads headers, "
-    "not weights.",
+    "PATH is a model's folder, a gate in any of its formats or a LoRA adapter (docs/reference/gates.md), a .safetensors file, "
+    "a .json file, a trace, with what was noted of its runs in the window, or a study (docs/reference/studies.md). Of "
+    "models it reads headers, not weights.",
     "  kvscope inspect samples/models/kvscope-tiny",
     {1, 1},
     kOptions,

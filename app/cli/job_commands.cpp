@@ -133,7 +133,7 @@ extern const CommandSpec train_command = {
     "train a model and its scorers, or the gates of a model that is there",
     "A recipe without --base pretrains a small model, then KVpop's scorers by the boundary loss (eq. 7) against the "
     "future-attention oracle, or a model together with its gate (palindrome-sp-kv.json). With --base it trains scorers or the gates of WG-KV, SP-KV or DMS on that model, which stays "
-    "as it is. docs/training.md has the losses and what was reached.",
+    "as it is. docs/reference/training.md has the losses.",
     "  kvscope train samples/recipes/kvscope-tiny.json --data text -o my-model --device cuda\n"
     "  kvscope train samples/recipes/smollm2-wg-kv.json --base smollm2-135m --data text -o my-gates",
     {1, 1},

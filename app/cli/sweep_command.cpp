@@ -222,8 +222,9 @@ extern const CommandSpec sweep_command = {
     "sweep",
     "RECIPE.json -o FILE.h5 [options]",
     "many policies on the same texts and questions: fronts, knees, matched cost",
-    "RECIPE is a list or grid of policies with the texts to read and the tasks to ask (docs/studies.md); the dense policy "
-    "is always one. Every answer is kept in FILE.h5.answers as it comes: whatever stops a sweep, the same command goes on.",
+    "RECIPE is a list or grid of policies with the texts to read and the tasks to ask "
+    "(docs/reference/studies.md); the dense policy is always one. Every answer is kept in FILE.h5.answers as it comes: "
+    "whatever stops a sweep, the same command goes on.",
     "  kvscope sweep samples/recipes/sweep-smollm2.json --dry-run\n"
     "  kvscope sweep samples/recipes/sweep-smollm2.json -o sweep.h5",
     {1, 1},

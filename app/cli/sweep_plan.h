@@ -1,5 +1,5 @@
 #pragma once
-// What a sweep measures: a recipe (docs/studies.md) as points, and the evaluations that answer for them.
+// What a sweep measures: a recipe (docs/reference/studies.md) as points, and the evaluations that answer for them.
 
 #include <cstdint>
 #include <filesystem>

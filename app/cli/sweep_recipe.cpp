@@ -255,7 +255,7 @@ EvalRequest request_of(const JsonObject& object, const fs::path& path) {
 SweepRecipe read_sweep_recipe(const fs::path& path) {
   const json recipe = read_json(path);
   const std::string file = path.string();
-  if (!recipe.is_object()) fail(file, "", "no JSON object", "a recipe of a sweep (docs/studies.md)");
+  if (!recipe.is_object()) fail(file, "", "no JSON object", "a recipe of a sweep (docs/reference/studies.md)");
   check_keys(recipe, kKeys, file, "");
   const JsonObject object(recipe, file);
   for (const char* said : {"name", "note"}) object.text_or(said, "");  // for people, and texts all the same

@@ -19,7 +19,7 @@ void export_heads_of_a(Session& session, UiState& ui, const nlohmann::json& argu
                     .path = folder ? "selected-heads" : "selected-heads.json",
                     .folder = session.files().save_folder(),
                     .hint = text + (folder ? ". A folder; full_attention_heads.tsv and config.json are written into it"
-                                           : ". A file; docs/heads.md says who reads it"),
+                                           : ". A file; docs/reference/head-files.md says who reads it"),
                     .save = true}))
     return;
   const std::string path = text_argument(arguments, "path");

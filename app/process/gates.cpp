@@ -206,7 +206,7 @@ std::vector<std::string> gates_to_load(const fs::path& folder, const std::vector
                    .found = "no gate of " + in_words(info.gates) + " goes with " + model_name(folder) +
                             "; there are: " + listed(known_gates(folder), folder),
                    .expected = "one beside the model, or --gate PATH or NAME",
-                   .hint = "docs/training.md says how each kind is trained"});
+                   .hint = "docs/how-to/train-a-gate.md says how each kind is trained"});
     }
   }
   return paths;

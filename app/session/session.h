@@ -39,7 +39,7 @@ class Session {
   struct Options {
     std::string engine_command;  // empty: kvscope-engine beside this executable
     std::string device = "auto", dtype = "auto";
-    std::vector<std::string> gates;                // files and folders, see docs/gates.md
+    std::vector<std::string> gates;                // files and folders, see docs/reference/gates.md
     std::string trace_program = "/proc/self/exe";  // reads traces in a child process (--trace-child); empty: read here
     std::function<void()> wake;                    // called from other threads when poll() has something to do
   };

@@ -114,7 +114,7 @@ ScoresOfGates gate_scores(const LoadedModel& model, const GateScoresRequest& req
   if (model.gates().empty())
     throw Error({.found = "a model without any scorer or gate",
                  .expected = "gates that could score a text",
-                 .hint = "--gate PATH loads one, see docs/gates.md"});
+                 .hint = "--gate PATH loads one, see docs/reference/gates.md"});
   std::vector<const TokenScorer*> scorers;
   for (const LoadedGate& gate : model.gates()) scorers.push_back(gate.scorer.get());
   std::vector<HeadSeries<float>> scores = dense_scores(model, scorers, request.ids, "gates", hooks);

@@ -35,7 +35,7 @@ struct LoadOptions {
   std::string device = "auto";
   std::string dtype = "auto";
   std::vector<std::string> gates =
-      {};  // files and folders with scorers, gates, head values or an adapter, see docs/gates.md
+      {};  // files and folders with scorers, gates, head values or an adapter, see docs/reference/gates.md
   bool operator==(const LoadOptions&) const = default;
 };
 

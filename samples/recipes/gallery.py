@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes docs/gallery.md and its pictures: every preset of `kvscope figure`, from data that it makes with kvscope itself.
+"""Makes docs/records/gallery.md and its pictures: every preset of `kvscope figure`, from data that it makes with kvscope itself.
 
     samples/recipes/gallery.py WORK_FOLDER [--figures]      (Python's standard library alone; build/release/bin/kvscope, or
                                                              $KVSCOPE; --figures makes no data, only pictures of what is there)
@@ -228,9 +228,9 @@ def main():
     inputs(work)
     if "--figures" not in sys.argv:
         make_data(work)
-    made = make_figures(work, ROOT / "docs/gallery")
+    made = make_figures(work, ROOT / "docs/records/gallery")
     commands = {outputs[0]: lines for outputs, lines in STEPS}
-    page = (ROOT / "docs/gallery.md").read_text().split("<!-- made by samples/recipes/gallery.py -->")[0]
+    page = (ROOT / "docs/records/gallery.md").read_text().split("<!-- made by samples/recipes/gallery.py -->")[0]
     page += "<!-- made by samples/recipes/gallery.py -->\n\n"
     for preset, command, note, caption in made:
         sources = [name for name in commands for f in command.split() if f == name or f.startswith(name + "/")]
@@ -239,8 +239,8 @@ def main():
         page += f"### {preset}\n\n![{preset}](gallery/{preset}.png)\n\n```\n"
         page += "".join(f"kvscope {line}\n" for line in lines) + (f"# ... and {more} more of other lengths and policies\n" if more else "")
         page += f"kvscope {command} -o {preset}.pdf\n```\n\n{note}\n\n> {caption}\n\n"
-    (ROOT / "docs/gallery.md").write_text(page.rstrip() + "\n")
-    size = sum(p.stat().st_size for p in (ROOT / "docs/gallery").iterdir())
+    (ROOT / "docs/records/gallery.md").write_text(page.rstrip() + "\n")
+    size = sum(p.stat().st_size for p in (ROOT / "docs/records/gallery").iterdir())
     print(f"{len(made)} figures, {size / 1024:.0f} KB")
 
 

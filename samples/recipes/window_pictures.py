@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the pictures of the window in README and docs/window.md, of the real model, each by a script of commands.
+"""Makes the pictures of the window in README and docs/, of the real model, each by a script of commands.
 
     samples/recipes/window_pictures.py [NAME ...]     (all; Python's standard library, xvfb-run, build/release/bin/kvscope or $KVSCOPE)
 
@@ -50,9 +50,15 @@ def narrow(steps):
 
 
 FALCON = {"text": needle_prompt(), "chat": True}
+# falcon.txt of docs/tutorial.md
+TUTORIAL = {"text": needle_prompt().replace(NEEDLE + "\n", NEEDLE) + "\n", "chat": True}
 # name -> size of the window, what is done
 PARTS = {"head-board": (6, 369, 1394, 735)}  # left, top, right, bottom, of the main row
 PICTURES = {
+    "tutorial": ("1440x900", answered(TUTORIAL, "full", "density", 8, 0, 363, 24) + [
+        command("policy.set", policy="h2o:keep=25%,window=32"), ready(), command("run.replay"), done("b"), ready(),
+        command("run.swap"), command("view.colour_oracle"),
+        command("selection.set", layer=8, kv_head=0, token=363), ready()]),
     "window": ("1440x900", answered(QUESTION, "h2o:keep=25%,window=32", "recall", 12, 1, 70)),
     "smollm2-streaming": ("1100x900", narrow(answered(QUESTION, "streaming:sinks=4,window=54", "recall", 12, 1, 70))),
     "smollm2-h2o": ("1100x900", narrow(answered(QUESTION, "h2o:keep=25%,window=32", "recall", 12, 1, 70))),

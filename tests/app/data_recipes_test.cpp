@@ -75,7 +75,7 @@ TEST_CASE("recipes: h5py gives every head's density from a trace") {
   if (!imports("h5py, numpy")) return test::skip("no Python with h5py (set KVSCOPE_PYTHON)");
   const TemporaryFolder folder;
   write_exports(folder);
-  check_densities(run_recipe(folder, recipe("data.md", "import h5py"), "density.tolist()"));
+  check_densities(run_recipe(folder, recipe("how-to/export-data.md", "import h5py"), "density.tolist()"));
 }
 
 TEST_CASE("recipes: xarray opens an export, counts heads and has the run's facts") {
@@ -83,7 +83,7 @@ TEST_CASE("recipes: xarray opens an export, counts heads and has the run's facts
     return test::skip("no Python with xarray and h5netcdf (set KVSCOPE_PYTHON)");
   const TemporaryFolder folder;
   write_exports(folder);
-  const auto found = run_recipe(folder, recipe("data.md", "import xarray"),
+  const auto found = run_recipe(folder, recipe("how-to/export-data.md", "import xarray"),
                                 "[density.values.tolist(), kept.values.tolist(), run.attrs['policy'], "
                                 "int(run.attrs['prompt_len']), str(run.evict_at.dtype), list(run.evict_at.dims), "
                                 "sorted(run.score.coords), str(run.score.encoding['_FillValue'])]");
@@ -112,7 +112,7 @@ TEST_CASE("recipes: pandas reads the flat table, whatever words the tokens are")
   run.pieces = pieces;
   save_trace(folder / "a.h5", run, false);
   REQUIRE(kvscope_run({"export", (folder / "a.h5").string(), "-o", (folder / "a.csv").string()}).exit_code == 0);
-  const auto found = run_recipe(folder, recipe("data.md", "import pandas"),
+  const auto found = run_recipe(folder, recipe("how-to/export-data.md", "import pandas"),
                                 "[len(table), table.text[:8].tolist(), means[True].tolist(), list(table.columns)[:8]]");
   CHECK(found[0] == 9 * run.n_tokens());
   CHECK(found[1] == nlohmann::json{"null", "NA", "a,\"b\"\n", "\uFFFD\uFFFD", "", "nan", "x\uFFFDy", "\r"});
@@ -223,7 +223,7 @@ TEST_CASE("export: xarray opens a study by points and axes") {
           R"([["full", "kvpop:keep=1%,x"], [[1, 2, 3], [4, 5, 6]], ["point", "layer"], "nats/token", "{\"a\": 1}", 2.5, true])"));
 }
 
-TEST_CASE("recipes: the press of docs/heads.md has exactly the chosen heads global") {
+TEST_CASE("recipes: the press of docs/how-to/export-heads.md has exactly the chosen heads global") {
   if (!imports("numpy")) return test::skip("no Python with NumPy (set KVSCOPE_PYTHON)");
   const TemporaryFolder folder;
   RunRecord run =
@@ -254,7 +254,7 @@ class DuoAttentionPress:
 )";
   }
   const auto found =
-      run_recipe(folder, recipe("heads.md", "DuoAttentionPress") + R"(
+      run_recipe(folder, recipe("how-to/export-heads.md", "DuoAttentionPress") + R"(
 from types import SimpleNamespace as Some
 model = Some(config=Some(num_hidden_layers=4, num_key_value_heads=3), device="cpu")
 press = DirectoryDuoPress(directory="heads")

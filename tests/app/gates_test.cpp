@@ -211,7 +211,7 @@ TEST_CASE("a policy without a gate, and a name that is none, say in one line wha
   CHECK(none.exit_code == 2);
   CHECK(test::count_lines(none.err) == 1);
   for (const char* part :
-       {"no gate of kind sp_kv", "kvpop-scorer (kvpop_mlstm)", "a-half (wg_kv)", "docs/training.md"}) {
+       {"no gate of kind sp_kv", "kvpop-scorer (kvpop_mlstm)", "a-half (wg_kv)", "docs/how-to/train-a-gate.md"}) {
     CHECK(none.err.find(part) != std::string::npos);
   }
   const auto wrong = samples.run({"score", "kvscope-tiny", "--text", "x", "--gate", "d-none", "--quiet"});

@@ -1,4 +1,5 @@
-// docs/numbers.md names the tests that hold each finding; a test that is renamed or goes must not leave its name there.
+// docs/records/findings.md names the tests that hold each finding; a test that is renamed or goes must not leave its
+// name there.
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -59,15 +60,16 @@ std::set<std::string> test_names() {
 
 }  // namespace
 
-TEST_CASE("docs/numbers.md names a test for every finding, and every test that it names is there", "[core][docs]") {
+TEST_CASE("docs/records/findings.md names a test for every finding, and every test that it names is there",
+          "[core][docs]") {
   const std::set<std::string> there = test_names();
   REQUIRE(there.contains(
-      "core_tests: docs/numbers.md names a test for every finding, and every test that it names is there"));
+      "core_tests: docs/records/findings.md names a test for every finding, and every test that it names is there"));
   std::vector<std::string> findings, expected;
   for (const auto& [letter, n] : {std::pair{'C', 10}, {'H', 16}, {'W', 17}}) {
     for (int i = 1; i <= n; ++i) expected.push_back(letter + std::to_string(i));
   }
-  std::istringstream lines(text_of(KVSCOPE_SOURCE_DIR "/docs/numbers.md"));
+  std::istringstream lines(text_of(KVSCOPE_SOURCE_DIR "/docs/records/findings.md"));
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with('|') || line.starts_with("|---") || line.starts_with("| finding |")) continue;
     std::vector<std::string> cells;

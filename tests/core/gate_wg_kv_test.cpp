@@ -153,7 +153,7 @@ TEST_CASE("gate wg_kv: missing, odd and unknown parts are refused by name", "[co
   CHECK_THAT(
       line([](const std::string& name) { return "x." + name; }),
       Catch::Contains("no tensor model.layers.{layer}.self_attn.g_predictors.conv2.weight; expected the gates of "
-                      "WG-KV; hint: for other names write gate_mapping.json (docs/gates.md)"));
+                      "WG-KV; hint: for other names write gate_mapping.json (docs/reference/gates.md)"));
 }
 
 TEST_CASE("gate wg_kv: a value that is not finite is counted and refused", "[core][gate]") {

@@ -4,7 +4,7 @@
     make_golden_losses.py > golden/losses.json
 
 Plain Python in double precision, no library. Equations: KVpop arXiv 2607.05061, SP-KV arXiv 2605.14037; METHODS as in
-docs/training.md. Inputs are not stored: element i of tensor `seed` is numbers(seed)[i], which train_losses_test.cpp makes again.
+docs/reference/training.md. Inputs are not stored: element i of tensor `seed` is numbers(seed)[i], which train_losses_test.cpp makes again.
 """
 import json
 import math

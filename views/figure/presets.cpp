@@ -1,4 +1,5 @@
-// The presets: recipes without a trace or study; what each draws is in its title, what it needs in docs/gallery.md.
+// The presets: recipes without a trace or study; what each draws is in its title, what it needs in
+// docs/reference/figures.md.
 #include <algorithm>
 
 #include "engine/core/support/error.h"

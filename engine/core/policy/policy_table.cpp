@@ -45,12 +45,12 @@ std::string cell(std::string_view text) {
 
 std::string needs(const PolicyInfo& info) {
   if (info.gates.empty())
-    return info.needs_scorer
-               ? "Reads the first loaded gate of any kind, whose own numbers go before the defaults (docs/gates.md). "
-               : "";
+    return info.needs_scorer ? "Reads the first loaded gate of any kind, whose own numbers go before the defaults "
+                               "(docs/reference/gates.md). "
+                             : "";
   std::string kinds;
   for (const std::string_view gate : info.gates) kinds += (kinds.empty() ? "" : ", ") + std::string(gate);
-  return "Reads a gate of kind " + kinds + ", whose own numbers go before the defaults (docs/gates.md). ";
+  return "Reads a gate of kind " + kinds + ", whose own numbers go before the defaults (docs/reference/gates.md). ";
 }
 
 std::string prefill(const PolicyInfo& info) {
@@ -125,7 +125,7 @@ constexpr std::string_view kPooledSection =
     "within the pool.\n\nWith `interval=N` the pool is cut before the queries N, 2 N, ... of prompt and answer alike: the prompt passes "
     "N tokens at a time, as its tokens one by one would, a text that is read is the same run whatever `--chunk` says, and what "
     "happens in between finds its places free, N - 1 a head, so that the sum is within the pool at every query. A gate that was "
-    "trained under a pool says so (`pool_interval`, docs/gates.md), and its policy has both by default.\n\nPages that a head does not need any more serve the others.\n\nWith `budget = sinks + window` there "
+    "trained under a pool says so (`pool_interval`, docs/reference/gates.md), and its policy has both by default.\n\nPages that a head does not need any more serve the others.\n\nWith `budget = sinks + window` there "
     "is nothing to share. `what-if` previews a pool from recorded scores. Recall and chance go by what each head keeps at a query, "
     "few or many.\n";
 

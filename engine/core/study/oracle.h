@@ -165,7 +165,7 @@ constexpr std::uint8_t verdict_code(const VerdictOfEviction& found) {
 std::vector<std::vector<VerdictOfEviction>> eviction_verdicts(const RunRecord& run);
 
 /// Means over (head, query) pairs at which something was chosen, each with the same weight. Over all heads and queries of a
-/// run these are THE recall, chance and mass recall of the run, wherever one is shown (docs/oracle.md says why).
+/// run these are THE recall, chance and mass recall of the run, wherever one is shown (docs/explanation/oracle.md says why).
 struct OracleMean {
   std::int64_t n = 0;  // pairs
   double recall = 0, chance = 0, mass_recall = 0;

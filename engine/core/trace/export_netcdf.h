@@ -1,5 +1,6 @@
 #pragma once
-// Runs and studies as netCDF-4, for xarray.open_dataset() and the tools of that world. What stands where: docs/data.md.
+// Runs and studies as netCDF-4, for xarray.open_dataset() and the tools of that world. What stands where:
+// docs/how-to/export-data.md.
 
 #include <filesystem>
 #include <set>

@@ -33,7 +33,8 @@ const TokenScorer& scorer_for(const PolicySpec& spec, const LoadedModel& model) 
        .found =
            model.info().scorer.empty() ? "a model without any scorer or gate" : "a model with " + model.info().scorer,
        .expected = gate_kinds_in_words(info.gates),
-       .hint = "--gate PATH loads one, see docs/gates.md; full, streaming and the attention policies need none"});
+       .hint =
+           "--gate PATH loads one, see docs/reference/gates.md; full, streaming and the attention policies need none"});
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ GateFile read_dms_gate(const std::filesystem::path& folder, const GateDims& know
     const JsonObject top(json, path.string());
     if (top.has("sidecar")) {
       refuse(path.string(), "sidecar", "a gate in a file of its own", "the model's own query channel",
-             "write gate_mapping.json for it (docs/gates.md)");
+             "write gate_mapping.json for it (docs/reference/gates.md)");
     }
     const bool nested = top.has("config");
     read_numbers(JsonObject(nested ? json["config"] : json, path.string(), nested ? "config" : ""), 256, gate.config,

@@ -5,7 +5,7 @@
 //     config.json                {"sink_size": S, "recent_size": R, "deploy_sink_size": S, "deploy_recent_size": R,
 //                                 "threshold": T, "full_heads": N, "sparsity": X}
 //
-// We write zeros and ones. Who reads it, and how it comes to heads (docs/heads.md has the rules):
+// We write zeros and ones. Who reads it, and how it comes to heads (docs/reference/head-files.md has the rules):
 //
 //     DuoAttention, LServe   sizes, then the heads at or above the X-quantile, which the caller asks for: with X = (heads -
 //                            N) / heads the chosen ones exactly. They read X from no file.

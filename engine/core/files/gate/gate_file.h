@@ -124,7 +124,7 @@ GateConfig default_gate_config(GateKind kind);
 
 /// Which format stands at `path`, by its names and small JSON files alone; nothing if no gate does. In this order:
 ///
-///     kvscope          gate.json + gate.safetensors (docs/gates.md)
+///     kvscope          gate.json + gate.safetensors (docs/reference/gates.md)
 ///     kvscope-mapping  gate_mapping.json beside foreign weights
 ///     kvpop-scorer     kvpop_scorer.json + kvpop_scorer.safetensors
 ///     duo              full_attention_heads.tsv + config.json

@@ -1,5 +1,6 @@
 #pragma once
-// Head files, in and out: one reader, one writer a format. Who reads what, and what each loses: docs/heads.md.
+// Head files, in and out: one reader, one writer a format. Who reads what, and what each loses:
+// docs/reference/head-files.md.
 //
 //     duo      FOLDER     DuoAttention's full_attention_heads.tsv + config.json (duo_directory.h)
 //     headkv   FILE       HeadKV's and Retrieval_Head's {"layer-head": [score]}, a key a query head

@@ -73,7 +73,7 @@ class Reader {
                                                 "policies", "signal",  "value",       "spread",        "facts"};
     for (const auto& [key, value] : found.items())
       if (!kKeys.contains(key))
-        refuse(object_.file(), in_quotes(key, 40), "a key that is not known", "see docs/heads.md");
+        refuse(object_.file(), in_quotes(key, 40), "a key that is not known", "see docs/reference/head-files.md");
   }
 
   const JsonObject& object() const { return object_; }

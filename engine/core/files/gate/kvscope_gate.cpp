@@ -64,7 +64,7 @@ void read_stacked(const GateSource& source, GateSizes& sizes, GateFile& gate) {
   for (const auto& [name, item] : source.items()) {
     if (gate.tensors.contains(name)) continue;
     refuse(item.file, name, "a tensor that " + std::string(name_of(gate.config.kind)) + " does not have",
-           std::to_string(specs.size()) + " tensors; see docs/gates.md");
+           std::to_string(specs.size()) + " tensors; see docs/reference/gates.md");
   }
   gate.config.n_hidden = has_hidden_layer(gate.config) ? static_cast<int>(sizes.n_hidden()) : 0;
   gate.dims = sizes.dims();

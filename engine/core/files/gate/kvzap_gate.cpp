@@ -21,7 +21,7 @@ std::string find_prefix(const GateSource& source, const std::string& part) {
     if (count_layers(source, prefix, part) > 0) return prefix;
   }
   refuse(source.file(), "", "no tensor layers.{layer}" + part, "the modules of KVzap",
-         "for other names write gate_mapping.json (docs/gates.md)");
+         "for other names write gate_mapping.json (docs/reference/gates.md)");
 }
 
 constexpr char kModelType[] = "kvzap";

@@ -18,7 +18,7 @@ using Kind = PickleValue::Kind;
 /// Elements are opcodes: one of a byte may cost a value of a hundred.
 constexpr ReadLimits kLimits{.max_bytes = 16u << 20, .max_depth = 32, .max_elements = 1'000'000};
 constexpr std::size_t kMaxMemo = 65536, kMaxGlobal = 256;
-constexpr char kConvert[] = "convert it to safetensors (docs/gates.md)";
+constexpr char kConvert[] = "convert it to safetensors (docs/reference/gates.md)";
 constexpr std::string_view kStorages[] = {"torch FloatStorage", "torch HalfStorage", "torch BFloat16Storage"};
 constexpr std::string_view kOrderedDict = "collections OrderedDict", kTensor = "torch._utils _rebuild_tensor_v2",
                            kParameter = "torch._utils _rebuild_parameter";

@@ -53,7 +53,7 @@ GateFile read_wg_kv_gate(const std::filesystem::path& path, const GateDims& know
   const std::int64_t layers = count_layers(source, kPrefix, std::string(kPredictor) + kRows[0].file_name);
   if (layers == 0) {
     refuse(path.string(), "", "no tensor " + std::string(kPrefix) + "{layer}" + kPredictor + kRows[0].file_name,
-           "the gates of WG-KV", "for other names write gate_mapping.json (docs/gates.md)");
+           "the gates of WG-KV", "for other names write gate_mapping.json (docs/reference/gates.md)");
   }
   refuse_other_parts(source);
   GateSizes sizes(known);

@@ -14,7 +14,7 @@
 namespace kvscope {
 
 /// What is understood is listed. Any other key that is set is refused by its name: the format grows, and most new keys
-/// make an adapter more than W + scale B A (docs/gates.md).
+/// make an adapter more than W + scale B A (docs/reference/gates.md).
 class LoraConfig {
  public:
   /// Throws Error (bad input) naming the key.
