@@ -1,5 +1,6 @@
 // kvscope hybrid: which heads may become local in a model, at which share and at which cost (SP-KV section 4).
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 

@@ -1,5 +1,7 @@
 #include "kernels/attention_mass.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/slot_runs.h"
 #include "kernels/parallel_for.h"
 

@@ -1,5 +1,6 @@
 // The head board's commands: what is exported is the command line's file, and what is measured are exactly those heads.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>

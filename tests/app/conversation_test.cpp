@@ -2,6 +2,7 @@
 
 #include "app/session/conversation.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <fstream>

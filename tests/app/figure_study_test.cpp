@@ -1,4 +1,5 @@
 // kvscope figure over studies, as files and processes: what it writes, what it refuses, and that it makes the same again.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 

@@ -1,6 +1,7 @@
 // One run has one recall: in the list of runs, the inspector, `inspect`, `inspect --json`, `compare`, `what-if`, the table of A
 // and B, and the data beside its figures.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>

@@ -4,6 +4,8 @@
 //
 //   KVSCOPE_KILLS=500 app_tests "[save_kills]"     500 is the default, an eighth of them of the window; KVSCOPE_SEED
 
+#include <algorithm>
+
 #include "engine/core/support/random.h"
 #include "tests/app/capture_support.h"
 #include "tests/app/preload.h"

@@ -1,5 +1,6 @@
 // kvscope score against transformers; tests/engine/make_golden_logits.py made the numbers.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>

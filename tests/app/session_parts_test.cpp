@@ -1,5 +1,6 @@
 // The parts of a session, each by itself and without an engine.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <functional>

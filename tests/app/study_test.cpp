@@ -1,5 +1,6 @@
 // Studies without a window: opened, listed, looked at, undone, found again by the next start, and their points as runs.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>

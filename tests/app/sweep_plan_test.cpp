@@ -2,6 +2,7 @@
 
 #include "app/cli/sweep_plan.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "tests/app/sweep_support.h"

@@ -1,6 +1,7 @@
 // Two runs as a table: its words from what was asked, its numbers from the metrics.
 #include "engine/core/study/comparison_table.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 

@@ -1,4 +1,5 @@
 // The curves of a run, against the metrics that they go through and against plain sums.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 

@@ -1,5 +1,6 @@
 #include "engine/core/policy/policy_text.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,7 @@
 // What stands in the way of a run, before it begins, and that what is offered against it removes it.
 #include "engine/core/policy/run_problems.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "engine/core/policy/policy.h"

@@ -3,6 +3,7 @@
 
 #include "engine/core/trace/trace_notes.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>

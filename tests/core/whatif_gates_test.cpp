@@ -1,4 +1,5 @@
 // What if, of a run that recorded no scores: by those that gates give its tokens.
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>

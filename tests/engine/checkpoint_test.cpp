@@ -1,6 +1,7 @@
 // Weights from real files: every type, one file and several, by several threads, stopped and damaged on the way.
 #include "engine/model/checkpoint.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 

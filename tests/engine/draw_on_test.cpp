@@ -1,4 +1,6 @@
 // A run that was cut off and goes on is the run that was never cut.
+#include <algorithm>
+
 #include "engine/decode/run.h"
 #include "tests/engine/gated_model.h"
 #include "tests/support/random_run.h"

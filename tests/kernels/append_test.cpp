@@ -1,5 +1,6 @@
 #include "kernels/append.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "tests/kernels/cache_fixture.h"

@@ -1,5 +1,6 @@
 #include "kernels/page_bounds.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 

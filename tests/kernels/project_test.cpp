@@ -1,5 +1,6 @@
 #include "kernels/project.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>

@@ -1,5 +1,6 @@
 #include "kernels/ring_store.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "kernels/step_graph.h"

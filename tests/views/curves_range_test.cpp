@@ -1,5 +1,6 @@
 // The part of a run that Curves and Attention show: the one that all views show, moved by the mouse in them too.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
 #include <set>

@@ -1,4 +1,5 @@
 // The numbers behind the figures, against plain counting.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>

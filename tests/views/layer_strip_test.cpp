@@ -1,6 +1,7 @@
 // Layers by tokens: the numbers, the picture of any size, the pane, and that a huge run costs a frame what is on the screen.
 #include <time.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>

@@ -1,4 +1,5 @@
 // The figures by layer and by position: their numbers against the run, what they refuse, and the views that draw them.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <thread>

@@ -1,5 +1,6 @@
 #include "views/figure/render.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <regex>

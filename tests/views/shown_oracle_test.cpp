@@ -1,5 +1,6 @@
 // What is drawn of the oracle and of runs that ended badly is true: verdicts, recall and density as they stand on the
 // screen, against counts of the definition.
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>

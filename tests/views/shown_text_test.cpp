@@ -1,5 +1,6 @@
 // What is painted: characters read from the glyphs of the draw lists and colours from their corners, not what a view
 // says of its items.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>

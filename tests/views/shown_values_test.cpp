@@ -1,4 +1,5 @@
 // What is written and drawn is true: texts and marks of the views, as they stand on the screen.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>

@@ -1,4 +1,5 @@
 // Figures of studies and maps of several runs: each number of their tables against the input, counted here once more.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 

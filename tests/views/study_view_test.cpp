@@ -1,6 +1,7 @@
 // The study view: what it draws are the table's numbers, what is clicked is the row that stands there.
 #include "views/study_view.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>

@@ -2,6 +2,7 @@
 
 #include "views/widgets/table_cells.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <numeric>
 

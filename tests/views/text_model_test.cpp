@@ -3,6 +3,7 @@
 
 #include "views/text/text_model.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>

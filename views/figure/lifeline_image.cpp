@@ -1,5 +1,6 @@
 #include "views/figure/lifeline_image.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <span>
