@@ -1,7 +1,6 @@
 #include "app/cli/engine_job.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <mutex>
 #include <set>
@@ -48,18 +47,6 @@ std::string engine_command(const std::string& given, const std::vector<std::stri
   std::string command = "exec env";
   for (const std::string& variable : environment) command += " " + shell_quote(variable);
   return command + " " + shell_quote((executable_folder() / "kvscope-engine").string());
-}
-
-/// What a person should know of the adapters among the gates. Once each: a sweep loads one many times, in several engines.
-void warn_of_adapters(const protocol::LoadRequest& load) {
-  static std::mutex mutex;
-  static std::set<std::string> warned;
-  const std::lock_guard lock(mutex);
-  for (const std::string& path : load.gates) {
-    if (!warned.insert(path).second) continue;
-    const std::string note = note_of_adapter(path, load.model);
-    if (!note.empty()) std::fprintf(stderr, "warning: %s: %s\n", escape_for_terminal(path).c_str(), note.c_str());
-  }
 }
 
 }  // namespace
@@ -162,7 +149,11 @@ ModelInfo EngineJob::load(const std::string& model, std::span<const PolicySpec> 
 nlohmann::json EngineJob::load_with(const std::string& model, const std::vector<std::string>& gates) {
   load_.model = model;
   load_.gates = gates;
-  if (!arguments_.has("engine") && !arguments_.has("quiet")) warn_of_adapters(load_);
+  if (!arguments_.has("engine") && !arguments_.has("quiet")) {
+    for (const std::string& path : gates) {
+      if (const std::string note = note_of_adapter(path, model); !note.empty()) warn(path + ": " + note);
+    }
+  }
   nlohmann::json done = call(load_);
   if (protocol::was_cancelled(done)) throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
   return done;

@@ -5,7 +5,7 @@
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/command/head_export.h"
-#include "app/process/state_folder.h"
+#include "app/process/paths.h"
 #include "app/session/gate_title.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/support/hash.h"

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "app/process/state_folder.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

@@ -20,6 +20,8 @@ const std::vector<std::filesystem::path>& sample_prompts(bool chat = false);
 
 /// $XDG_STATE_HOME/kvscope or ~/.local/state/kvscope, there or not. Empty if neither variable is set.
 std::filesystem::path state_folder();
+/// The same; throws Error (resource) if there is none, so that nothing is written to the working folder instead.
+std::filesystem::path needed_state_folder();
 /// $XDG_CONFIG_HOME/kvscope/settings.json or ~/.config/kvscope/settings.json, there or not. Empty if neither variable is set.
 std::filesystem::path settings_file();
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "app/process/models.h"
-#include "app/process/state_folder.h"
+#include "app/process/paths.h"
 #include "app/process/usage.h"
 #include "app/session/session.h"
 #include "engine/core/support/error.h"

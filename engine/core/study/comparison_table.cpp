@@ -152,7 +152,7 @@ void add_judged(std::vector<ComparisonRow>& rows, const RunRecord& a, const RunR
                          (shared ? " (one oracle for both: " + std::to_string(common->tokens()) +
                                        " tokens a head, sinks and window counted)"
                           : common ? " (both hold the same tokens, so that their own oracles are one)"
-                                   : " (each by the oracle of its own run: their texts part, and so do their futures)");
+                                   : " (each by the oracle of its own run, because A and B have different text)");
   const auto add = [&](const char* name, const char* title, double value_a, double value_b, const char* definition) {
     rows.push_back(numbers(name, value_a, value_b, definition + by));
     rows.back().label = std::string(title) + " (" + oracle + ")";

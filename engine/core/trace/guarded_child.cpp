@@ -180,7 +180,7 @@ void GuardedChild::fail_of_end() {
   if (signal == SIGKILL) {
     fail(Error::Parts{.code = ExitCode::resource,
                       .found = "the process that reads it was killed",
-                      .expected = "memory for it, and nobody who kills it",
+                      .expected = "enough memory, and no other program that ends it",
                       .hint = "the file may be as good as it was; try again"});
   }
   if (signal == 0 && WEXITSTATUS(status) == kNotLoaded) {
