@@ -7,6 +7,9 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 
+# -O3 costs a tenth more time to compile and gains nothing but in the CPU kernels, which ask for it themselves.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
 find_program(KVSCOPE_CCACHE ccache)
 if(KVSCOPE_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${KVSCOPE_CCACHE})
@@ -35,3 +38,11 @@ if(KVSCOPE_FUZZ)
   # Feedback for libFuzzer from every file; tests/fuzz links its main. What the undefined sanitizer says is a finding.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link> $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=undefined>)
 endif()
+
+# kvscope_unity(TARGET [APART SOURCES...]): compiles eight sources as one, which halves the time: what they include is parsed and
+# instantiated once. Names in anonymous namespaces must then differ within the library, except in the files that are kept apart.
+function(kvscope_unity target)
+  cmake_parse_arguments(ARG "" "" "APART" ${ARGN})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${KVSCOPE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_source_files_properties(${ARG_APART} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()

@@ -17,7 +17,7 @@
 namespace kvscope::views {
 namespace {
 
-constexpr char kNone[] = "–";
+constexpr char kNoValue[] = "–";
 
 bool is_budget(std::string_view name) { return name == "budget" || name == "keep" || name == "compression"; }
 
@@ -52,8 +52,8 @@ std::vector<ComparisonRow> asked_in_words(const std::vector<ComparisonRow>& rows
     }
     ComparisonRow in_words = row;
     in_words.name = (of_a != nullptr ? of_a : of_b)->title;
-    in_words.a = of_a == nullptr ? kNone : budget ? budget_text(a, of_a->value, kinds_differ) : of_a->value;
-    in_words.b = of_b == nullptr ? kNone : budget ? budget_text(b, of_b->value, kinds_differ) : of_b->value;
+    in_words.a = of_a == nullptr ? kNoValue : budget ? budget_text(a, of_a->value, kinds_differ) : of_a->value;
+    in_words.b = of_b == nullptr ? kNoValue : budget ? budget_text(b, of_b->value, kinds_differ) : of_b->value;
     // What differs in digits that the panel leaves out has all of them.
     if (row.differs() && !in_words.differs()) in_words.a = row.a, in_words.b = row.b;
     shown.push_back(std::move(in_words));

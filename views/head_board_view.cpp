@@ -14,11 +14,11 @@
 namespace kvscope::views {
 namespace {
 
-constexpr std::int64_t kAtOnce = 1 << 20;               // lifetimes
+constexpr std::int64_t kLifetimesAtOnce = 1 << 20;      // lifetimes
 constexpr float kBriefWidth = 560, kBriefHeight = 300;  // design pixels
 constexpr float kLeastWidth = 170, kLeastHeight = 110;  // of all that is drawn, design pixels
 constexpr float kTinyHeight = 190;                      // below the buttons, design pixels
-constexpr float kLeastMap = 0.55f;                      // share of the room that sentences leave to the map
+constexpr float kLeastMapShare = 0.55f;                 // share of the room that sentences leave to the map
 
 struct StrategyButton {
   HeadStrategy strategy;
@@ -96,7 +96,7 @@ void HeadBoardView::draw_sentences(ViewContext& context) {
     return draw_in_two_lines();
   }
   const float likely = sentences_ > 0 ? sentences_ : 4 * ImGui::GetTextLineHeightWithSpacing();
-  const float height = std::min(likely, std::max(theme.px(32), room.y * (1 - kLeastMap)));
+  const float height = std::min(likely, std::max(theme.px(32), room.y * (1 - kLeastMapShare)));
   ImGui::BeginChild("sentences", {0, height});
   say_all();
   // Known when they were drawn: the next frame has the room that they take. The map must not move under a press that changes
@@ -146,7 +146,7 @@ bool HeadBoardView::count_entries(const ViewContext& context) {
     const auto make = [run]() -> Entries { return {long_range_entries({run.get()}), run}; };
     const std::int64_t lifetimes =
         static_cast<std::int64_t>(run->n_tokens()) * run->evict_at.n_layers() * run->evict_at.n_kv_heads();
-    lifetimes <= kAtOnce ? take(make()) : counting_.post(make);
+    lifetimes <= kLifetimesAtOnce ? take(make()) : counting_.post(make);
   }
   return is_known() && same_shape(*entries_->run, *run);
 }

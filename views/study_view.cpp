@@ -11,7 +11,7 @@
 namespace kvscope::views {
 namespace {
 
-constexpr std::size_t kAtOnce = 20'000;  // rows, some 10 ms; more are for another thread
+constexpr std::size_t kRowsAtOnce = 20'000;  // rows, some 10 ms; more are for another thread
 constexpr float kPanelWidth = 290, kRoomBeside = 640, kPanelShare = 0.42f, kReach = 10;
 constexpr float kLeastPicture = 130,
                 kLeastPanel = 26;  // what is said of a point is scrolled before its plot is a strip
@@ -84,7 +84,7 @@ bool StudyView::build(const Key& key) {
     rebuild_.done();
     drawn_ = true;
   };
-  if (key.table->n_points() <= kAtOnce) {
+  if (key.table->n_points() <= kRowsAtOnce) {
     if (rebuild_.due(key)) take(make(key, style));
     return drawn_;
   }

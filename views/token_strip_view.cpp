@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kChipPad = 2.5f, kChipGap = 1, kLineGap = 5, kGutter = 46;  // design pixels
 
-constexpr std::array<std::string_view, 2> kRows = {"Text", "Layers"};
+constexpr std::array<std::string_view, 2> kRowChoices = {"Text", "Layers"};
 constexpr std::array<std::string_view, 2> kRowHints = {
     "The prompt and the answer as text, coloured for one head.",
     "Layers as rows, tokens as columns: how many KV heads of the layer retain the token at the scrub position."};
@@ -112,7 +112,7 @@ void TokenStripView::draw_header(ViewContext& context) {
   }
   if (context.a->preview) preview_badge(services_);
   int rows = context.selection->layers ? 1 : 0;
-  if (segmented(services_, "strip.rows", kRows, kRowHints, rows)) context.selection->layers = rows == 1;
+  if (segmented(services_, "strip.rows", kRowChoices, kRowHints, rows)) context.selection->layers = rows == 1;
   if (context.selection->layers) return;
   ImGui::SameLine(0, theme.px(18));
   int mode = static_cast<int>(context.selection->colour);

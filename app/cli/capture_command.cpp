@@ -26,17 +26,18 @@ constexpr auto kFileOptions = std::to_array<OptionSpec>({
     kResumeOption,
     kShardOption,
 });
-constexpr auto kPromptOptions = std::to_array<OptionSpec>({
+constexpr auto kCapturePrompts = std::to_array<OptionSpec>({
     {"limit", "N", "only the first N prompts"},
     {"skip-bad", "", "record prompts that cannot be decoded as failed runs, and go on"},
     {"raw", "", "take the prompts as text even if the model has a chat template"},
     {"chat", "", "wrap the prompts in the model's chat template (if it has one)"},
 });
-constexpr auto kOutputOptions = std::to_array<OptionSpec>({
+constexpr auto kCaptureOutput = std::to_array<OptionSpec>({
     {"json", "", "a summary of what was written, on stdout"},
 });
-constexpr auto kOptions = joined(kFileOptions, kLengthAndSamplingOptions, kPromptOptions, kChatOptions, kOracleOptions,
-                                 std::to_array({kChangeOption}), kDecodingEngineOptions, kOutputOptions);
+constexpr auto kCaptureOptions =
+    joined(kFileOptions, kLengthAndSamplingOptions, kCapturePrompts, kChatOptions, kOracleOptions,
+           std::to_array({kChangeOption}), kDecodingEngineOptions, kCaptureOutput);
 
 // A conversation as raw text would be its last message alone.
 void check_conversations(const std::vector<Prompt>& prompts, const std::string& file) {
@@ -233,7 +234,7 @@ extern const CommandSpec capture_command = {
     "PROMPTS: .jsonl (\"prompt\" or \"messages\" a line), text (a prompt a line) or a folder of .txt files.",
     "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy kvpop:keep=25%",
     {2, 2},
-    kOptions,
+    kCaptureOptions,
     capture};
 
 }  // namespace kvscope::app

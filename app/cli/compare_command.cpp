@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kCompareOptions[] = {
     {"policy", "SPEC", "compare TRACE with this policy on the same tokens (needs the model)"},
     {"model", "PATH", "the model's folder (the one that the trace names)"},
     {"run", "N", "only this run of TRACE, or of A and B (all)"},
@@ -300,7 +300,7 @@ extern const CommandSpec compare_command = {
     "  kvscope compare a.h5 --policy streaming:sinks=4,window=508\n"
     "  kvscope compare a.h5 --policy snapkv:keep=20% --chunk 16",
     {1, 2},
-    kOptions,
+    kCompareOptions,
     compare};
 
 }  // namespace kvscope::app

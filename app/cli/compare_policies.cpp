@@ -190,7 +190,7 @@ Reading reading_of(const Arguments& arguments) {
 }
 
 // A line a run for each of what was asked for besides.
-void print_quality(const ordered_json& runs) {
+void print_policy_quality(const ordered_json& runs) {
   const std::pair<const char*, const char*> lines[] = {{"recall", "oracle recall"},
                                                        {"chance", "chance"},
                                                        {"mass_recall", "mass recall"},
@@ -234,7 +234,7 @@ void print_comparison(const ordered_json& runs, const Printer& printer, const Re
   for (const ordered_json& run : runs) rows.push_back(printer.row(run));
   std::printf("recorded  %s\ncompared  %s\n\n%s\n", runs[0]["recorded_policy"].get<std::string>().c_str(),
               runs[0]["compared_policy"].get<std::string>().c_str(), format_table(rows).c_str());
-  print_quality(runs);
+  print_policy_quality(runs);
   print_notes(runs, reading);
 }
 

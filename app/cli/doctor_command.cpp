@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kDoctorOptions[] = {
     kEngineOption,
     {"json", "", "one object: ok, checks"},
 };
@@ -150,7 +150,7 @@ extern const CommandSpec doctor_command = {
     "something is missing.",
     "  kvscope doctor",
     {0, 0},
-    kOptions,
+    kDoctorOptions,
     doctor};
 
 }  // namespace kvscope::app

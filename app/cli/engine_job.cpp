@@ -85,6 +85,8 @@ void EngineJob::throw_end(const EngineEnd& end) {
   // A batch system's TERM goes to the engine too, and may reach it first: then its end is what was asked for.
   const auto give_up = std::chrono::steady_clock::now() + kSignalPatience;
   while (!interrupted() && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(kPoll);
+  if (const std::string torch = end.missing_torch(); !torch.empty() && !interrupted())
+    throw Error({.code = ExitCode::resource, .file = "engine", .found = torch});
   throw Error({.code = interrupted() ? ExitCode::cancelled : ExitCode::resource,
                .file = "engine",
                .found = "it ended: " + end.reason + (end.said.empty() ? "" : "; it last said: " + end.said.back())});

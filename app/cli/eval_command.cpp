@@ -17,7 +17,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kEvalOptions[] = {
     {"tasks", "NAME,...", "docs/reference/tasks.md has them (those that suit the model)"},
     {"policies", "SPEC;...", "separated by semicolons; the dense one is always asked (three at 25 %)"},
     {"sweep", "", "every policy that needs no gate, at 50, 25 and 12.5 % kept"},
@@ -115,7 +115,7 @@ extern const CommandSpec eval_command = {
     "  kvscope eval samples/models/kvscope-tiny --policies 'kvpop:budget=512;streaming:window=508'\n"
     "  kvscope eval MODEL --tasks needle --sweep --questions 50 -o answers.jsonl --format latex",
     {1, 1},
-    kOptions,
+    kEvalOptions,
     evaluate};
 
 }  // namespace kvscope::app

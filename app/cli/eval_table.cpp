@@ -12,8 +12,6 @@
 namespace kvscope::app {
 namespace {
 
-std::string number(double value, int decimals) { return std::isnan(value) ? "" : fixed_text(value, decimals); }
-
 std::string difference(const EvalRow& row, const char* plus_minus) {
   if (std::isnan(row.nll_difference)) return "";
   const std::string sign = row.nll_difference < 0 ? "" : "+", text = sign + fixed_text(row.nll_difference, 4);
@@ -31,10 +29,11 @@ Cells shown(std::span<const EvalRow> rows, const char* plus_minus) {
   Cells cells = {{"item", "policy", "n", "accuracy", "95 %", "of dense", "NLL", "perplexity", "NLL - dense", "density",
                   "read", "oracle recall", "output error", "tokens/s"}};
   for (const EvalRow& row : rows) {
-    cells.push_back({row.item, row.policy, std::to_string(row.n), number(row.accuracy, 3), interval(row),
-                     number(row.relative, 3), number(row.nll, 4), number(row.perplexity, 3),
-                     difference(row, plus_minus), number(row.density, 3), number(row.read_share, 3),
-                     number(row.recall, 3), number(row.output_error, 4), number(row.tokens_per_s, 1)});
+    cells.push_back({row.item, row.policy, std::to_string(row.n), table_number(row.accuracy, 3), interval(row),
+                     table_number(row.relative, 3), table_number(row.nll, 4), table_number(row.perplexity, 3),
+                     difference(row, plus_minus), table_number(row.density, 3), table_number(row.read_share, 3),
+                     table_number(row.recall, 3), table_number(row.output_error, 4),
+                     table_number(row.tokens_per_s, 1)});
   }
   for (std::size_t column = cells[0].size(); column-- > 0;) {
     const bool used =
@@ -83,7 +82,7 @@ std::string csv(std::span<const EvalRow> rows) {
   return text;
 }
 
-std::string json(const EvalFacts& facts, std::span<const EvalRow> rows) {
+std::string json_text(const EvalFacts& facts, std::span<const EvalRow> rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const EvalRow& row : rows) list.push_back(json_of_fields(row));
   const nlohmann::ordered_json object = {{"facts", json_of_fields(facts)}, {"rows", list}};
@@ -105,7 +104,7 @@ std::string eval_table(const EvalFacts& facts, std::span<const EvalRow> rows, Ta
     case TableFormat::csv:
       return csv(rows);
     case TableFormat::json:
-      return json(facts, rows);
+      return json_text(facts, rows);
     case TableFormat::latex:
       return latex(rows);
     case TableFormat::text:

@@ -15,7 +15,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kExportOptions[] = {
     {"o", "FILE", "what to write: .csv (one table), .nc (netCDF-4) or .npz (NumPy; of traces)"},
     {"overwrite", "", "replace it if it exists"},
     {"run", "N", "which run of the trace (0)"},
@@ -99,7 +99,7 @@ extern const CommandSpec export_command = {
     "  kvscope export a.h5 -o contests.csv --what contests\n"
     "  kvscope export a.h5 -o a.nc && python3 -c 'import xarray; print(xarray.open_dataset(\"a.nc\"))'",
     {1, 1},
-    kOptions,
+    kExportOptions,
     export_file};
 
 }  // namespace kvscope::app

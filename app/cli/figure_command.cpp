@@ -16,7 +16,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kFigureOptions[] = {
     {"preset", "NAME", "a figure of a paper; --list names them"},
     {"o", "FILE", "what to write: .pdf, .svg or .png"},
     {"venue", "NAME", "width and type sizes: neurips, icml, icml:full ... (the recipe's, else neurips)"},
@@ -183,7 +183,7 @@ extern const CommandSpec figure_command = {
     "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full\n"
     "  kvscope figure --preset spkv-fig3 sweep.h5 -o pareto.pdf --set 'where=[\"item=text\"]'",
     {0, 1000},
-    kOptions,
+    kFigureOptions,
     figure};
 
 }  // namespace kvscope::app

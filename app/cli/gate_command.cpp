@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr double kMaxNumber = 1e9;
 constexpr int kMaxWindow = 1 << 24;
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kGateOptions[] = {
     {"o", "DIR", "folder to write: gate.json and gate.safetensors"},
     {"threshold", "X", "a token stays if its score is at least X (that of the source)"},
     {"strict", "on|off", "on: only if it is above (that of the source)"},
@@ -91,7 +91,7 @@ extern const CommandSpec gate_command = {
     "are the defaults of the policies that read the gate: what a policy's text writes goes before them.",
     "  kvscope gate convert samples/models/kvscope-tiny -o tiny-gate --sinks 8",
     {2, 2},
-    kOptions,
+    kGateOptions,
     convert};
 
 }  // namespace kvscope::app

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kOptions[] = {{"json", "", "one object a gate"}};
+constexpr OptionSpec kGatesOptions[] = {{"json", "", "one object a gate"}};
 
 /// Policies that were made for gates of this kind: `threshold` and `top-k` read any.
 std::vector<std::string> policies_for(const std::string& kind) {
@@ -41,7 +41,7 @@ ordered_json to_json(const GateFacts& facts) {
           {"reason", facts.fits() ? ordered_json() : ordered_json(facts.misfit)}};
 }
 
-std::vector<std::string> row_of(const ordered_json& gate) {
+std::vector<std::string> gate_row(const ordered_json& gate) {
   std::string policies;
   for (const auto& name : gate["policies"]) policies.append(policies.empty() ? "" : ", ").append(name);
   return {escape_for_terminal(gate["name"].get<std::string>()),
@@ -66,7 +66,7 @@ int gates(const Arguments& arguments) {
       write_json_line(json);
       continue;
     }
-    rows.push_back(row_of(json));
+    rows.push_back(gate_row(json));
     for (const char* key : {"reason", "note"}) {
       if (!json[key].is_null())
         notes += escape_for_terminal(json["name"].get<std::string>()) + ": " + json[key].get<std::string>() + "\n";
@@ -96,7 +96,7 @@ extern const CommandSpec gates_command = {
     "  kvscope gates smollm2-135m\n"
     "  kvscope run kvscope-tiny --prompt 'Numbers:' --gate kvpop-scorer --policy kvpop",
     {1, 1},
-    kOptions,
+    kGatesOptions,
     gates};
 
 }  // namespace kvscope::app

@@ -17,7 +17,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kHeadsOptions[] = {
     {"strategy", "NAME", "a, b, c or d (densest) of SP-KV section 4 (d; of runs of one hybrid, their own heads)"},
     {"share", "X", "of c and d: share of the heads that stay global, 0 to 1 (0.25)"},
     {"count", "N", "of c and d, instead of --share: how many"},
@@ -196,7 +196,7 @@ extern const CommandSpec heads_command = {
     "  kvscope heads traces.h5 --strategy d --count 6 --export duo:selected-heads\n"
     "  kvscope heads --import rlkv:weights MODEL --share 0.3 --sinks 4 --window 64 --export duo:heads",
     {1, 1000},
-    kOptions,
+    kHeadsOptions,
     heads};
 
 }  // namespace kvscope::app

@@ -15,7 +15,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kHybridOptions[] = {
     {"texts", "FILE", "text that is measured on; may be given again", true},
     {"pieces", "N", "pieces of each text (8)"},
     {"length", "N", "tokens of a piece (512)"},
@@ -152,7 +152,7 @@ extern const CommandSpec hybrid_command = {
     "each choice as kvscope score does. docs/reference/studies.md defines it all.",
     "  kvscope hybrid smollm2-135m --texts a.txt --policy wg-kv:window=128,sinks=4 -o h.h5",
     {1, 1},
-    kOptions,
+    kHybridOptions,
     hybrid};
 
 }  // namespace kvscope::app

@@ -9,9 +9,9 @@
 namespace kvscope::app {
 namespace {
 
-constexpr const char* kMark = "kvscope_hybrid";  // of the first line, with the version of the form
+constexpr const char* kHybridMark = "kvscope_hybrid";  // of the first line, with the version of the form
 
-nlohmann::ordered_json first_of(const nlohmann::ordered_json& what) { return {{kMark, 1}, {"what", what}}; }
+nlohmann::ordered_json first_of(const nlohmann::ordered_json& what) { return {{kHybridMark, 1}, {"what", what}}; }
 
 [[noreturn]] void refuse_other(const std::filesystem::path& path, const nlohmann::json& there,
                                const nlohmann::json& now) {
@@ -51,7 +51,8 @@ std::size_t HybridJournal::read(const nlohmann::ordered_json& facts) {
   };
   const std::size_t end = Journal::read(journal_.path(), [&](const auto& line, int number, const std::string& place) {
     if (number > 1) return read_entry(line, place);
-    if (!line.is_object() || !line.contains(kMark) || line[kMark] != 1 || !line.contains("what")) refuse_file();
+    if (!line.is_object() || !line.contains(kHybridMark) || line[kHybridMark] != 1 || !line.contains("what"))
+      refuse_file();
     if (line["what"] != what) refuse_other(journal_.path(), line["what"], what);
   });
   if (end == 0 && !Journal::is_torn(journal_.path(), first_of(facts))) refuse_file();

@@ -21,7 +21,7 @@ namespace kvscope::app {
 namespace {
 
 constexpr std::size_t kMostText = std::size_t{1} << 30;
-constexpr std::int64_t kMostTokens = 1 << 24;
+constexpr std::int64_t kMostPlanTokens = 1 << 24;
 constexpr std::string_view kSignals[] = {"density", "oracle", "output-error", "nll", "nll-alone"};  // by their numbers
 
 std::vector<std::string> list_of(const Arguments& arguments, std::string_view name, const std::string& fallback) {
@@ -191,15 +191,15 @@ HybridPlan hybrid_plan(const Arguments& arguments) {
     return static_cast<int>(arguments.integer(name, fallback, min, max));
   };
   plan.pieces = whole("pieces", plan.pieces, 1, 100'000);
-  plan.length = whole("length", plan.length, 16, kMostTokens);
-  plan.chunk = whole("chunk", plan.chunk, 1, kMostTokens);
+  plan.length = whole("length", plan.length, 16, kMostPlanTokens);
+  plan.chunk = whole("chunk", plan.chunk, 1, kMostPlanTokens);
   plan.context = whole("context", 0, 1, 1 << 30);
   plan.cap = whole("cap", 0, 1, 1 << 16);
   plan.questions = whole("questions", plan.questions, 1, 100'000);
   plan.greedy_pieces =
       std::min(whole("greedy-pieces", 1, 1, 100'000), plan.pieces * static_cast<int>(plan.texts.size()));
-  if (arguments.has("sinks")) plan.n_sink = whole("sinks", 0, 0, kMostTokens);
-  if (arguments.has("window")) plan.window = whole("window", 0, 1, kMostTokens);
+  if (arguments.has("sinks")) plan.n_sink = whole("sinks", 0, 0, kMostPlanTokens);
+  if (arguments.has("window")) plan.window = whole("window", 0, 1, kMostPlanTokens);
   if (arguments.has("bytes")) plan.most_bytes = arguments.real("bytes", 0, 0, 1e18);
   plan.tasks = list_of(arguments, "tasks", "");
   const std::string again = arguments.text("again", "on");

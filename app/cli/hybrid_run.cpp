@@ -10,7 +10,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr const char* kDense = "dense";
+constexpr const char* kDenseRun = "dense";
 constexpr const char* kLocal = "local";
 constexpr const char* kGreedy = "greedy";
 constexpr const char* kAgain = "d-again";
@@ -120,7 +120,7 @@ class Study {
 
   GlobalHeads heads_of(const HybridPoint& point) const {
     const auto n_heads = static_cast<std::size_t>(engine_.shape().count());
-    if (point.strategy == kDense) return GlobalHeads(n_heads, 1);
+    if (point.strategy == kDenseRun) return GlobalHeads(n_heads, 1);
     if (point.strategy == kLocal) return GlobalHeads(n_heads, 0);
     if (point.strategy == kAgain) return chosen(again_of(point.count).again, ChoiceRule::d, point);
     if (point.strategy == kGreedy) {
@@ -153,14 +153,14 @@ class Study {
     const bool is_gated = point.strategy == kGate;
     if (!is_gated) point.heads = heads_of(point);
     for (int i = 0; i < engine_.n_pieces(); ++i) {
-      point.nll.push_back(is_gated                   ? engine_.gated_nll(i)
-                          : point.strategy == kDense ? engine_.dense_nll(i)
-                                                     : engine_.hybrid_nll(point.heads, i));
+      point.nll.push_back(is_gated                      ? engine_.gated_nll(i)
+                          : point.strategy == kDenseRun ? engine_.dense_nll(i)
+                                                        : engine_.hybrid_nll(point.heads, i));
     }
     if (!plan_.tasks.empty())
-      point.answers = is_gated                   ? engine_.gated_answers()
-                      : point.strategy == kDense ? engine_.dense_answers()
-                                                 : engine_.hybrid_answers(point.heads);
+      point.answers = is_gated                      ? engine_.gated_answers()
+                      : point.strategy == kDenseRun ? engine_.dense_answers()
+                                                    : engine_.hybrid_answers(point.heads);
     if (point.strategy == kChoiceRules[static_cast<int>(ChoiceRule::d)]) look_again(point);
   }
 
@@ -217,7 +217,7 @@ std::optional<std::string> why_not_again(SignalKind signal) {
 
 std::vector<HybridPoint> planned_points(const HybridPlan& plan, const HeadShape& shape,
                                         const std::vector<int>& counts) {
-  std::vector<HybridPoint> points = {{.strategy = kDense, .label = kDense, .count = shape.count()},
+  std::vector<HybridPoint> points = {{.strategy = kDenseRun, .label = kDenseRun, .count = shape.count()},
                                      {.strategy = kLocal, .label = kLocal}};
   if (plan.policy) points.push_back({.strategy = kGate, .label = kGate});
   for (const ChoiceRule rule : plan.rules) {

@@ -32,7 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kOptions[] = {{"json", "", "one object"}};
+constexpr OptionSpec kInspectOptions[] = {{"json", "", "one object"}};
 
 /// A folder in which a model stands or should stand, with or without a gate beside it.
 bool is_model(const fs::path& folder, const std::optional<std::string>& gate) {
@@ -325,7 +325,7 @@ extern const CommandSpec inspect_command = {
     "models it reads headers, not weights.",
     "  kvscope inspect samples/models/kvscope-tiny",
     {1, 1},
-    kOptions,
+    kInspectOptions,
     inspect};
 
 }  // namespace kvscope::app

@@ -14,7 +14,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kMergeOptions[] = {
     {"o", "FILE", "the trace to write (HDF5)"},
     {"overwrite", "", "replace it if it exists"},
     {"copy", "", "copy the data; the shards are not needed afterwards"},
@@ -69,7 +69,7 @@ extern const CommandSpec merge_command = {
     "are errors.",
     "  kvscope merge traces/shard-*.h5 -o traces/all.h5",
     {1, 100000},
-    kOptions,
+    kMergeOptions,
     merge};
 
 }  // namespace kvscope::app

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kOptions[] = {{"json", "", "one object a model"}};
+constexpr OptionSpec kModelsOptions[] = {{"json", "", "one object a model"}};
 
 ordered_json to_json(const KnownModel& model) {
   ordered_json json = {{"name", model.name}, {"origin", model.origin}};
@@ -41,7 +41,7 @@ ordered_json to_json(const KnownModel& model) {
   return json;
 }
 
-std::vector<std::string> row_of(const ordered_json& model) {
+std::vector<std::string> model_row(const ordered_json& model) {
   if (model["path"].is_null())
     return {model["name"].get<std::string>(), "not here", "", model["how"].get<std::string>()};
   std::string shape = "cannot be read";
@@ -61,7 +61,7 @@ int models(const Arguments& arguments) {
     if (arguments.has("json")) {
       write_json_line(json);
     } else {
-      rows.push_back(row_of(json));
+      rows.push_back(model_row(json));
     }
   }
   if (!arguments.has("json")) std::fputs(format_table(rows).c_str(), stdout);
@@ -79,7 +79,7 @@ extern const CommandSpec models_command = {
     "  kvscope models\n"
     "  kvscope run smollm2-135m --chat --prompt \"What is a key-value cache?\"",
     {0, 0},
-    kOptions,
+    kModelsOptions,
     models};
 
 }  // namespace kvscope::app

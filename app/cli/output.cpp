@@ -92,6 +92,8 @@ std::string format_number(double value, int digits) {
   return fixed_text(value, digits);
 }
 
+std::string table_number(double value, int digits) { return std::isnan(value) ? "" : fixed_text(value, digits); }
+
 nlohmann::ordered_json number_or_null(double value) {
   return std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
 }

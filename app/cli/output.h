@@ -26,6 +26,8 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows);
 /// line end in the text counts as a space.
 std::string wrapped(std::string_view text, std::size_t indent = 0);
 std::string format_number(double value, int digits = 4);
+/// The same with nothing for NaN, as a table of results has it.
+std::string table_number(double value, int digits);
 /// null for NaN, which JSON does not have.
 nlohmann::ordered_json number_or_null(double value);
 /// format_number() of what number_or_null() gave.

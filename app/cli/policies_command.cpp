@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kOptions[] = {{"json", "", "one object a policy"}};
+constexpr OptionSpec kPoliciesOptions[] = {{"json", "", "one object a policy"}};
 
 ordered_json to_json(const ParameterInfo& parameter) {
   const bool is_choice = parameter.kind == ParameterKind::choice;
@@ -94,7 +94,7 @@ extern const CommandSpec policies_command = {
     "needs, its parameters with defaults and ranges.",
     "  kvscope policies kvpop",
     {0, 1},
-    kOptions,
+    kPoliciesOptions,
     policies};
 
 }  // namespace kvscope::app

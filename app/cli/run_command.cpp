@@ -43,7 +43,7 @@ constexpr auto kOutputOptions = std::to_array<OptionSpec>({
 constexpr auto kReadingOptions = std::to_array<OptionSpec>({
     {"chunk", "N", "only read the prompt, as score --chunk N does; no answer"},
 });
-constexpr auto kOptions =
+constexpr auto kRunOptions =
     joined(kPromptOptions, kLengthAndSamplingOptions, kTemplateOptions, kChatOptions, kTraceOptions, kOracleOptions,
            std::to_array({kChangeOption}), kReadingOptions, kDecodingEngineOptions, kOutputOptions);
 
@@ -222,7 +222,7 @@ extern const CommandSpec run_command = {
     "",  // 40 lines of options are a screen
     "  kvscope run samples/models/kvscope-tiny --prompt 'Numbers:' --policy kvpop:keep=25% --trace a.h5",
     {1, 1},
-    kOptions,
+    kRunOptions,
     run};
 
 }  // namespace kvscope::app

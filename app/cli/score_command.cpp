@@ -18,7 +18,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kScoreOptions[] = {
     {"text", "TEXT", "the text"},
     {"text-file", "FILE", "the text from a file; - is stdin"},
     {"policy", "SPEC", "NAME:key=value,... (full)"},
@@ -178,7 +178,7 @@ extern const CommandSpec score_command = {
     "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171\n"
     "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy snapkv:keep=20% --chunk 16",
     {1, 1},
-    kOptions,
+    kScoreOptions,
     score};
 
 }  // namespace kvscope::app

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kSweepOptions[] = {
     {"o", "FILE.h5", "the study to write (HDF5); FILE.csv, its table, beside it"},
     {"overwrite", "", "replace both if they exist; answers that are there are not asked again"},
     {"jobs", "N", "engines at once: one a GPU, or with a part of the cores each (1)"},
@@ -228,7 +228,7 @@ extern const CommandSpec sweep_command = {
     "  kvscope sweep samples/recipes/sweep-smollm2.json --dry-run\n"
     "  kvscope sweep samples/recipes/sweep-smollm2.json -o sweep.h5",
     {1, 1},
-    kOptions,
+    kSweepOptions,
     sweep};
 
 }  // namespace kvscope::app

@@ -10,7 +10,7 @@ namespace kvscope::app {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr const char* kSource = "sweep";  // of a table of our own making
+constexpr const char* kDerivedSource = "sweep";  // of a table of our own making
 
 std::vector<double> picked(const std::vector<double>& values, const std::vector<std::size_t>& rows) {
   std::vector<double> some;
@@ -23,7 +23,7 @@ void mark_front(const StudyTable& table, const std::string& cost_name, const std
                 StudyColumn& on_front, StudyColumn& is_knee) {
   const StudyColumn* value_of = value_column(table, rows[0]);
   if (value_of == nullptr) return;
-  const std::vector<double> cost = picked(table.numbers(cost_name, kSource), rows),
+  const std::vector<double> cost = picked(table.numbers(cost_name, kDerivedSource), rows),
                             value = picked(value_of->numbers, rows);
   const Aim aim = value_of->name == "nll" ? Aim::smaller : Aim::larger;
   const std::vector<bool> front = pareto_front(cost, value, Aim::smaller, aim);
@@ -42,7 +42,7 @@ struct Matched {
 void add_matched(const StudyTable& table, const std::string& cost_name, const std::vector<double>& costs,
                  const std::vector<std::size_t>& curve, std::size_t dense, Matched& matched) {
   const StudyColumn* value_of = value_column(table, curve[0]);
-  const std::vector<double> cost = picked(table.numbers(cost_name, kSource), curve);
+  const std::vector<double> cost = picked(table.numbers(cost_name, kDerivedSource), curve);
   const std::vector<double> value =
       value_of ? picked(value_of->numbers, curve) : std::vector<double>(cost.size(), kNaN);
   for (const double at : costs) {
@@ -54,13 +54,13 @@ void add_matched(const StudyTable& table, const std::string& cost_name, const st
 }  // namespace
 
 const StudyColumn* value_column(const StudyTable& table, std::size_t row) {
-  const bool is_text = !std::isnan(table.numbers("chunk", kSource)[row]);
+  const bool is_text = !std::isnan(table.numbers("chunk", kDerivedSource)[row]);
   return table.column(is_text ? "nll" : "accuracy");
 }
 
 std::vector<std::vector<std::size_t>> rows_by_item(const StudyTable& table) {
-  const auto& items = table.texts("item", kSource);
-  const auto &chunks = table.numbers("chunk", kSource), &seeds = table.numbers("seed", kSource);
+  const auto& items = table.texts("item", kDerivedSource);
+  const auto &chunks = table.numbers("chunk", kDerivedSource), &seeds = table.numbers("seed", kDerivedSource);
   const auto known = [](double number) { return std::isnan(number) ? -1.0 : number; };
   std::map<std::tuple<std::string, double, double>, std::size_t> places;
   std::vector<std::vector<std::size_t>> groups;
@@ -95,7 +95,7 @@ void add_derived(StudyTable& table, const std::string& cost, const std::vector<d
                                 .units = "",
                                 .meaning = "matched_value - that of the dense policy",
                                 .axes = {"series", "matched"}}};
-  const auto& curves = table.texts("curve", kSource);
+  const auto& curves = table.texts("curve", kDerivedSource);
   std::int64_t n_series = 0;
   for (const auto& rows : rows_by_item(table)) {
     mark_front(table, cost, rows, on_front, is_knee);

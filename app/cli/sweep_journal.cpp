@@ -13,11 +13,11 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr const char* kMark = "kvscope_sweep";  // of the first line, with the version of the form
+constexpr const char* kSweepMark = "kvscope_sweep";  // of the first line, with the version of the form
 
-ordered_json first_line(const ordered_json& settings) { return {{kMark, 1}, {"settings", settings}}; }
+ordered_json first_line(const ordered_json& settings) { return {{kSweepMark, 1}, {"settings", settings}}; }
 
-[[noreturn]] void refuse_file(const fs::path& path) {
+[[noreturn]] void refuse_journal(const fs::path& path) {
   throw Error({.file = path.string(), .found = "not a sweep's answers", .hint = "another -o, or remove it"});
 }
 
@@ -111,14 +111,14 @@ std::size_t SweepJournal::read(const fs::path& path) {
       throw Error({.file = place, .found = "a second answer to the same question", .expected = "one"});
     answers_[group].try_emplace(std::move(key), std::move(answer));
   });
-  if (end == 0 && !Journal::is_torn(path, first_line(settings_))) refuse_file(path);
+  if (end == 0 && !Journal::is_torn(path, first_line(settings_))) refuse_journal(path);
   return end;
 }
 
 void SweepJournal::check_first(const json& line, const fs::path& path) const {
-  if (!line.is_object() || line.value(kMark, json()) != 1 || !line.contains("settings") ||
+  if (!line.is_object() || line.value(kSweepMark, json()) != 1 || !line.contains("settings") ||
       !line["settings"].is_object())
-    refuse_file(path);
+    refuse_journal(path);
   for (const auto& [name, value] : settings_.items()) {
     const json there = line["settings"].value(name, json()), now = json::parse(value.dump());
     if (there != now) refuse(path, name, there.dump(), now.dump());

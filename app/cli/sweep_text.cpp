@@ -16,8 +16,6 @@ using Cells = std::vector<std::vector<std::string>>;
 
 constexpr const char* kSource = "sweep";
 
-std::string number(double value, int decimals) { return std::isnan(value) ? "" : fixed_text(value, decimals); }
-
 double value_at(const StudyTable& table, const char* name, std::size_t row) {
   const StudyColumn* column = table.column(name);
   return column ? column->numbers[row] : std::numeric_limits<double>::quiet_NaN();
@@ -42,18 +40,18 @@ std::string mark(const StudyTable& table, std::size_t row) {
 std::vector<std::string> cells_of(const StudyTable& table, std::size_t row) {
   const std::string& gate = table.texts("gate", kSource)[row];
   return {table.texts("policy", kSource)[row] + (gate.empty() ? "" : " (" + gate + ")"),
-          number(value_at(table, "n", row), 0),
-          number(value_at(table, "nll", row), 4),
+          table_number(value_at(table, "n", row), 0),
+          table_number(value_at(table, "nll", row), 4),
           difference(table, row),
-          number(value_at(table, "accuracy", row), 3),
+          table_number(value_at(table, "accuracy", row), 3),
           interval(table, row),
-          number(value_at(table, "density", row), 3),
-          number(value_at(table, "read_share", row), 3),
-          number(value_at(table, "cache_bytes", row) / 1e6, 2),
-          number(value_at(table, "recall", row), 3),
-          number(value_at(table, "mass_recall", row), 3),
-          number(value_at(table, "output_error", row), 4),
-          number(value_at(table, "ms_per_token", row), 2),
+          table_number(value_at(table, "density", row), 3),
+          table_number(value_at(table, "read_share", row), 3),
+          table_number(value_at(table, "cache_bytes", row) / 1e6, 2),
+          table_number(value_at(table, "recall", row), 3),
+          table_number(value_at(table, "mass_recall", row), 3),
+          table_number(value_at(table, "output_error", row), 4),
+          table_number(value_at(table, "ms_per_token", row), 2),
           mark(table, row)};
 }
 

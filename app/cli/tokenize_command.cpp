@@ -14,7 +14,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kTokenizeOptions[] = {
     {"text", "TEXT", "the text"},
     {"text-file", "FILE", "the text from a file; - is stdin"},
     {"add-special", "", "add what the model's post-processor adds"},
@@ -94,7 +94,7 @@ extern const CommandSpec tokenize_command = {
     "part of a character; such bytes are shown escaped, in JSON as U+FFFD.",
     "  kvscope tokenize samples/models/kvscope-tiny --text 'The code is 4821.' --json",
     {1, 1},
-    kOptions,
+    kTokenizeOptions,
     tokenize};
 
 }  // namespace kvscope::app

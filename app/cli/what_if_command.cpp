@@ -18,7 +18,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kWhatIfOptions[] = {
     {"run", "N", "which run of the trace (0)"},
     {"oracle", "SPEC", "held against another oracle of the recorded masses, as run --oracle writes it"},
     {"model", "PATH", "its gates score the tokens where the run did not record what SPEC reads"},
@@ -135,7 +135,7 @@ extern const CommandSpec what_if_command = {
     "  kvscope what-if a.h5 kvpop:keep=10%\n"
     "  kvscope what-if full.h5 wg-kv --model smollm2-135m",
     {2, 2},
-    kOptions,
+    kWhatIfOptions,
     what_if};
 
 }  // namespace kvscope::app

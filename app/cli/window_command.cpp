@@ -13,7 +13,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr OptionSpec kWindowOptions[] = {
     {"engine", "COMMAND", "start this instead of kvscope-engine"},
     {"device", "NAME", "auto, cpu or cuda"},
     kGateOption,
@@ -34,7 +34,7 @@ constexpr OptionSpec kOptions[] = {
     {"json", "", "of --bench-ui and --bench-startup: one object"},
 };
 
-constexpr CommandSpec kSpec = {"", "[MODEL | TRACE] [options]", "", "", "", {0, 1}, kOptions, nullptr};
+constexpr CommandSpec kSpec = {"", "[MODEL | TRACE] [options]", "", "", "", {0, 1}, kWindowOptions, nullptr};
 
 void parse_size(const std::string& text, int& width, int& height) {
   const auto x = text.find('x');

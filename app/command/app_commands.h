@@ -22,6 +22,9 @@ bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialo
 /// Whoever has opened a study wants to see it: in the place of the last view of the row, unless it is there.
 void show_study_view(UiState& ui, const views::ViewList& views);
 
+/// The record of run A as it is shown; only where there is a run A.
+inline const RunRecord& run_of(const Session& session) { return *session.shown_a()->run; }
+
 /// "900", "t 812", "l3 h1 q900" as the arguments of go.to. Throws Error (usage).
 nlohmann::json parse_place(const std::string& text);
 

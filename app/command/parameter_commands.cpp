@@ -13,7 +13,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr std::size_t kMaxPromptBytes = 16u << 20;
+constexpr std::size_t kMaxTypedBytes = 16u << 20;
 
 // {"policy": text}, or {"parameter": name, "value": number}, or {"budget": value, "kind":
 // "tokens"|"keep"|"compression"}.
@@ -66,7 +66,7 @@ void set_sampling(Session& session, const nlohmann::json& arguments) {
 void set_prompt(NextRun& next, const nlohmann::json& arguments) {
   const bool chat = has_argument(arguments, "chat");
   if (has_argument(arguments, "path")) {
-    next.set_prompt(read_text_file(text_argument(arguments, "path"), kMaxPromptBytes));
+    next.set_prompt(read_text_file(text_argument(arguments, "path"), kMaxTypedBytes));
   } else if (has_argument(arguments, "text") || !chat) {
     next.set_prompt(text_argument(arguments, "text"));
   }
@@ -90,7 +90,7 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                   const int index = integer_argument(arguments, "index", next);
                   next = index + 1;
                   const auto& path = prompts[static_cast<std::size_t>(std::abs(index)) % prompts.size()];
-                  session.next_run().set_prompt(read_text_file(path, kMaxPromptBytes));
+                  session.next_run().set_prompt(read_text_file(path, kMaxTypedBytes));
                   return path.string();
                 }});
   registry.add(

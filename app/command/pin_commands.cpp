@@ -8,8 +8,6 @@
 namespace kvscope::app {
 namespace {
 
-const RunRecord& run_of(const Session& session) { return *session.shown_a()->run; }
-
 std::vector<PlacedPin> pins_on_show(const Session& session) {
   if (!session.shown_a()) return {};
   return placed_pins(session.selection().pins, run_of(session));

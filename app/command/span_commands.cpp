@@ -9,8 +9,6 @@
 namespace kvscope::app {
 namespace {
 
-const RunRecord& run_of(const Session& session) { return *session.shown_a()->run; }
-
 void zoom(Session& session, double factor) {
   const RunRecord& run = run_of(session);
   views::Selection& selection = session.selection();

@@ -19,7 +19,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr std::size_t kMaxLine = 16u << 20, kMaxUnread = 64u << 20, kMaxConnections = 64;
+constexpr std::size_t kMaxRequest = 16u << 20, kMaxUnread = 64u << 20, kMaxConnections = 64;
 constexpr int kMaxUnanswered = 64;
 
 [[noreturn]] void fail(const std::filesystem::path& path, const char* what) {
@@ -218,8 +218,8 @@ bool ControlServer::read_from(Connection& connection) {
     ++connection.unanswered;
   }
   connection.in.erase(0, begin);
-  if (connection.in.size() <= kMaxLine) return true;
-  std::fprintf(stderr, "control: a client was dropped: it sent a line of more than %zu bytes\n", kMaxLine);
+  if (connection.in.size() <= kMaxRequest) return true;
+  std::fprintf(stderr, "control: a client was dropped: it sent a line of more than %zu bytes\n", kMaxRequest);
   return false;
 }
 

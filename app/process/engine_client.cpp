@@ -23,13 +23,24 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kStderrLines = 40;
+constexpr std::string_view kTorchVersion = "2.11";  // which the engine is built against: ./setup's
+
+bool has(const std::string& line, const char* part) { return line.find(part) != std::string::npos; }
+
 constexpr const char* kEnded = "ended";  // the one event that is ours
 
 std::vector<std::string> engine_argv(const std::string& command) {
   if (!command.empty()) return {"/bin/sh", "-c", command};
   // Its libraries cannot be found from there, which they say in words of their own.
   [[maybe_unused]] const auto here = std::filesystem::current_path();
-  return {executable_folder() / "kvscope-engine"};
+  const std::string engine = executable_folder() / "kvscope-engine";
+  // A wheel finds LibTorch beside itself and a build knows where it was; a .deb does neither.
+  const char* torch = std::getenv("KVSCOPE_TORCH");
+  if (torch == nullptr || *torch == '\0') return {engine};
+  std::string path = std::string(torch) + "/lib";
+  if (const char* more = std::getenv("LD_LIBRARY_PATH"); more != nullptr && *more != '\0')
+    path += ":" + std::string(more);
+  return {"/usr/bin/env", "LD_LIBRARY_PATH=" + path, engine};
 }
 
 }  // namespace
@@ -73,6 +84,18 @@ EngineEnd EngineEnd::read(const nlohmann::json& event) {
                 .said = event.value("stderr", std::vector<std::string>())};
   std::erase(end.said, "");
   return end;
+}
+
+std::string EngineEnd::missing_torch() const {
+  // The dynamic loader's words: "libtorch_cpu.so: cannot open shared object file", "undefined symbol: _ZN3c10...".
+  for (const std::string& line : said) {
+    const bool absent = (has(line, "libtorch") || has(line, "libc10")) && has(line, "cannot open shared object");
+    if (!absent && !(has(line, "symbol lookup error") && has(line, "undefined symbol"))) continue;
+    return std::string(absent ? "LibTorch is missing" : "this LibTorch is of another version") +
+           ": pip install 'kvscope[engine]', or install torch " + std::string(kTorchVersion) +
+           " and set KVSCOPE_TORCH to its folder";
+  }
+  return "";
 }
 
 EngineClient::EngineClient(Options options)

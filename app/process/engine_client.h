@@ -40,6 +40,8 @@ struct EngineEnd {
   bool expected = false;
   std::vector<std::string> said;  // the last lines of its stderr that are not empty
   static EngineEnd read(const nlohmann::json& event);
+  /// What to install if it found no LibTorch, or one of another version; empty if it ended for another reason.
+  std::string missing_torch() const;
 };
 
 /// How long an engine may take to greet and to go on with a message: KVSCOPE_ENGINE_TIMEOUT in seconds (0: without

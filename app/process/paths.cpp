@@ -24,10 +24,9 @@ fs::path shipped_folder(const std::string& name) {
   if (const char* value = std::getenv(variable.c_str()); value && *value) {
     return fs::is_directory(value, error) ? fs::path(value) : fs::path();
   }
-  for (const fs::path& root : {executable_folder().parent_path() / "share" / "kvscope", fs::path(KVSCOPE_SOURCE_DIR)}) {
-    if (fs::is_directory(root / name, error)) return root / name;
-  }
-  return {};
+  // Canonical: in a build's folder share/kvscope is a link to the checkout, which nobody wants to see in a path.
+  const fs::path folder = fs::canonical(executable_folder().parent_path() / "share" / "kvscope" / name, error);
+  return !error && fs::is_directory(folder, error) ? folder : fs::path();
 }
 
 fs::path sample_model() {

@@ -369,7 +369,10 @@ void EngineLink::ended(const nlohmann::json& event) {
   if (end.expected) return;
   for (const std::string& line : end.said) messages_.log("engine: " + line);
   std::string text = "The engine stopped: " + end.reason + ".";
-  if (!end.said.empty()) text += " It last said: " + escape_for_terminal(end.said.back()) + ".";
+  if (const std::string torch = end.missing_torch(); !torch.empty())
+    text = "The engine cannot start: " + torch + ".";
+  else if (!end.said.empty())
+    text += " Its last line: " + escape_for_terminal(end.said.back()) + ".";
   if (was_running) text += " Everything up to the last token is kept.";
   messages_.add_engine_error(text, was_running ? "Restart and go on" : "Restart engine",
                              was_running ? "run.resume" : "engine.restart");

@@ -8,7 +8,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr std::size_t kMostKept = 4;  // texts; of SmolLM2 and 1000 tokens 0.36 MB a gate
+constexpr std::size_t kMostTexts = 4;  // texts; of SmolLM2 and 1000 tokens 0.36 MB a gate
 
 }  // namespace
 
@@ -30,7 +30,7 @@ const GateProbe::Known* GateProbe::find(const Key& key) const {
 
 void GateProbe::keep(Known known) {
   known_.push_front(std::move(known));
-  if (known_.size() > kMostKept) known_.pop_back();
+  if (known_.size() > kMostTexts) known_.pop_back();
 }
 
 std::shared_ptr<const ScoresOfGates> GateProbe::look(const std::shared_ptr<const RunRecord>& run) {

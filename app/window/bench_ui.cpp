@@ -19,6 +19,7 @@
 #include "app/process/child_process.h"
 #include "app/window/app_window.h"
 #include "app/window/bench_runs.h"
+#include "app/window/frame_times.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/rebuild.h"
@@ -32,8 +33,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kSnapshotEvery = 6;  // frames: some ten snapshots a second, as an engine sends them
 constexpr int kScrollEvery = 100;  // frames of a round of zooming, moving, scrubbing, all
 constexpr double kSettle = 2, kMostSettling = 60, kAtRest = 2;  // seconds without a frame, seconds, % of a core
-
-double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
 double process_cpu_seconds() {
   timespec used{};

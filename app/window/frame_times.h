@@ -3,6 +3,7 @@
 // graphics card makes of these is apart, and so is waiting.
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
@@ -11,6 +12,10 @@
 namespace kvscope::app {
 
 struct Panel;
+
+inline double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
 
 class FrameTimes {
  public:

@@ -114,7 +114,7 @@ void take_keys(const views::ViewServices& services, NotesEditors& notes, const s
 }
 
 /// After the item at that stop was drawn: into sight when the keys come to it.
-void reveal(const NotesEditors& notes, const Stop& stop) {
+void reveal_stop(const NotesEditors& notes, const Stop& stop) {
   if (!notes.moved || notes.at != stop) return;
   const float top = ImGui::GetWindowPos().y, bottom = top + ImGui::GetWindowHeight();
   if (ImGui::GetItemRectMin().y < top || ImGui::GetItemRectMax().y > bottom) ImGui::SetScrollHereY();
@@ -128,7 +128,7 @@ bool is_pressed_by_keys(Panel& panel, const Stop& stop) {
                                       views::to_imgui(panel.theme().palette.accent), ImGui::GetStyle().FrameRounding, 0,
                                       panel.px(2));
   panel.item("notes.keyed");
-  reveal(notes, stop);
+  reveal_stop(notes, stop);
   return notes.pressed;
 }
 
@@ -136,7 +136,7 @@ bool is_pressed_by_keys(Panel& panel, const Stop& stop) {
 bool draw_editor(NotesEditors& notes, views::TextEditor& editor, const Stop& stop, const char* item, const char* hint) {
   const bool takes_keys = notes.moved && notes.at == stop;
   const bool changed = editor.draw({.item = item, .size = size_of(editor), .hint = hint, .focus = takes_keys});
-  reveal(notes, stop);
+  reveal_stop(notes, stop);
   if (editor.focused()) notes.at = stop;  // also by a click
   return changed;
 }

@@ -8,7 +8,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr float kLeastText = 260;  // of what stands in the way, in two lines
+constexpr float kLeastNote = 260;  // of what stands in the way, in two lines
 
 bool remedy_button(Panel& panel, const Remedy& remedy, const std::string& item, float height = 0) {
   ImGui::PushID(item.c_str());
@@ -31,7 +31,7 @@ void draw_obstacle_in_bar(Panel& panel, const std::vector<Obstacle>& list, float
   float buttons = 0;
   for (const Remedy& remedy : first.remedies) {
     const float more = ImGui::CalcTextSize(remedy.label.c_str()).x + padding;
-    if (shown > 0 && width - buttons - more < panel.px(kLeastText)) break;
+    if (shown > 0 && width - buttons - more < panel.px(kLeastNote)) break;
     buttons += more, ++shown;
   }
   const float room = std::max(panel.px(60), width - buttons);

@@ -13,8 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxTexts = 4096;
-constexpr int kMaxRunId = 1 << 30;
+constexpr std::size_t kMaxPinnedTexts = 4096;
 
 std::uint64_t hash_field(const JsonObject& object) {
   const std::string text = object.text("tokens");
@@ -59,7 +58,8 @@ nlohmann::json pinned_texts_json(const PinnedTexts& texts) {
 }
 
 PinnedTexts pinned_texts_from(const nlohmann::json& list, const std::string& file) {
-  if (!list.is_array() || list.size() > kMaxTexts) throw Error({.file = file, .found = "no list of texts with pins"});
+  if (!list.is_array() || list.size() > kMaxPinnedTexts)
+    throw Error({.file = file, .found = "no list of texts with pins"});
   PinnedTexts texts;
   for (const json& text : list) texts.push_back(text_from(text, file));
   return texts;

@@ -9,6 +9,8 @@
 
 namespace kvscope::app {
 
+inline constexpr int kMaxRunId = 1 << 30;  // that a file may name
+
 /// [{"n", "tokens", "pins": [{..., "tokens"}]}]
 nlohmann::json pinned_texts_json(const PinnedTexts& texts);
 /// Throws Error for anything else.

@@ -13,7 +13,7 @@ namespace {
 // A run that grows is written whole again each time: at most a tenth of the time goes into that.
 constexpr std::chrono::seconds kInterval(2);
 constexpr double kRestPerSave = 10;
-constexpr std::chrono::seconds kRestOfRefused(10);  // and at the end, unless that was just now
+constexpr std::chrono::seconds kRetryInterval(10);  // and at the end, unless that was just now
 
 /// A trace is of a run that has ended. What was there when the window went is what a cancelled run is.
 std::shared_ptr<const RunRecord> ended(const std::shared_ptr<const RunRecord>& run) {
@@ -38,7 +38,7 @@ bool RunAutosave::is_due(const RunEntry& entry, bool now) const {
   if (it == saved_.end()) return true;
   const Saved& saved = it->second;
   if (saved.given_up || saved.run.lock() == entry.run) return false;
-  if (saved.refused) return clock_() - saved.begun >= kRestOfRefused;
+  if (saved.refused) return clock_() - saved.begun >= kRetryInterval;
   if (now || entry.run->status != RunStatus::running) return true;
   const auto rest = std::max(std::chrono::duration<double>(kInterval), kRestPerSave * saved.took);
   return clock_() - saved.begun >= rest;
@@ -71,7 +71,7 @@ void RunAutosave::tick(bool now) {
 
 void RunAutosave::try_again() {
   for (auto& [id, saved] : saved_) {
-    if (saved.refused) saved.begun = clock_() - kRestOfRefused;
+    if (saved.refused) saved.begun = clock_() - kRetryInterval;
   }
 }
 

@@ -8,7 +8,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr std::size_t kMaxBytes = 1 << 16;  // it is read before the first frame
+constexpr std::size_t kMaxSettingsBytes = 1 << 16;  // it is read before the first frame
 
 }  // namespace
 
@@ -17,7 +17,7 @@ Appearance read_settings(const std::filesystem::path& file, std::string& damage)
   std::error_code error;
   if (file.empty() || !std::filesystem::exists(file, error)) return appearance;
   try {
-    const nlohmann::json json = read_json(file, {.max_bytes = kMaxBytes});
+    const nlohmann::json json = read_json(file, {.max_bytes = kMaxSettingsBytes});
     const JsonObject object(json, file.string());
     object.integer("version", 1, 1);
     visit_fields(appearance, ReadField{object});

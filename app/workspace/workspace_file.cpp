@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "app/workspace/pins_json.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
@@ -15,9 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxBytes = 256u << 20;  // a prompt of 16 MiB, escaped
-constexpr std::size_t kMaxRuns = 4096, kMaxTexts = 64;
-constexpr std::int64_t kMaxRunId = 1 << 30;
+constexpr std::size_t kMaxWorkspaceBytes = 256u << 20;  // a prompt of 16 MiB, escaped
+constexpr std::size_t kMaxRuns = 4096, kMaxWorkspaceTexts = 64;
 constexpr std::size_t kHashedTokens = 4096;
 
 json run_json(const SavedRun& run) {
@@ -30,7 +30,7 @@ json run_json(const SavedRun& run) {
 
 std::vector<std::string> some_texts(const JsonObject& object, const char* key) {
   std::vector<std::string> texts = object.texts(key);
-  if (texts.size() > kMaxTexts) texts.resize(kMaxTexts);
+  if (texts.size() > kMaxWorkspaceTexts) texts.resize(kMaxWorkspaceTexts);
   return texts;
 }
 
@@ -119,7 +119,7 @@ std::string to_text(const WorkspaceFile& file) {
 }
 
 WorkspaceFile read_workspace_file(const std::filesystem::path& path) {
-  const json value = read_json(path, {.max_bytes = kMaxBytes});
+  const json value = read_json(path, {.max_bytes = kMaxWorkspaceBytes});
   const JsonObject object(value, path.filename().string());
   object.integer("version", 1, 1);
   if (!object.has("state")) throw Error({.file = object.file(), .where = "state", .found = "missing"});

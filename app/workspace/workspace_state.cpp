@@ -12,7 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kMaxRunId = 1 << 30;
 constexpr std::size_t kMaxRemoved = 1 << 16;
 
 /// PolicySpec compares what a policy does; that a number was written is another wish.

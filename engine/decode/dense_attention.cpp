@@ -16,7 +16,7 @@ constexpr std::int64_t kFewestForCudnn = 1024;
 constexpr std::int64_t kFewestForLibrary = 128;
 
 /// Result of one library call. o: [n, n_heads, head_dim]; lse: [n_heads, n] float32.
-struct Part {
+struct AttentionPart {
   at::Tensor o, lse;
 };
 
@@ -29,8 +29,8 @@ at::Tensor for_every_head(const at::Tensor& k, std::int64_t n_heads) {
   return k.unsqueeze(1).expand({n_kv_heads, n_heads / n_kv_heads, n, d}).reshape({1, n_heads, n, d});
 }
 
-Part call_library(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
-                  bool causal) {
+AttentionPart call_library(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           double scale, bool causal) {
   const at::Tensor queries = as_batch_of_queries(q);
   const bool ungrouped = backend == DenseBackend::cudnn_ungrouped;
   const at::Tensor keys = ungrouped ? for_every_head(k, q.size(1)) : k.unsqueeze(0),
@@ -52,7 +52,7 @@ Part call_library(DenseBackend backend, const at::Tensor& q, const at::Tensor& k
 }
 
 /// The equation of the header; both parts are in bfloat16, the weights in float32.
-at::Tensor merge(Part own, const Part& past) {
+at::Tensor merge(AttentionPart own, const AttentionPart& past) {
   const at::Tensor weight = (past.lse - own.lse).sigmoid_().t().unsqueeze(-1);  // [n, n_heads, 1]
   own.o.mul_(1 - weight);
   return own.o.addcmul_(past.o, weight);
@@ -61,9 +61,11 @@ at::Tensor merge(Part own, const Part& past) {
 at::Tensor attend_by_library(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              std::int64_t first, double scale) {
   const std::int64_t n = q.size(0);
-  const Part own = call_library(backend, q, k.narrow(1, first, n), v.narrow(1, first, n), scale, /*causal=*/true);
+  const AttentionPart own =
+      call_library(backend, q, k.narrow(1, first, n), v.narrow(1, first, n), scale, /*causal=*/true);
   if (first == 0) return own.o.contiguous();
-  const Part past = call_library(backend, q, k.narrow(1, 0, first), v.narrow(1, 0, first), scale, /*causal=*/false);
+  const AttentionPart past =
+      call_library(backend, q, k.narrow(1, 0, first), v.narrow(1, 0, first), scale, /*causal=*/false);
   return merge(own, past).contiguous();
 }
 

@@ -12,8 +12,8 @@
 namespace kvscope::engine {
 namespace {
 
-constexpr double kEpsilon = 1e-6;     // inside the logarithm (KVpop eq. 3)
-constexpr std::int64_t kChunk = 256;  // queries of one pass; bounds the time until a cancel is heard
+constexpr double kEpsilon = 1e-6;            // inside the logarithm (KVpop eq. 3)
+constexpr std::int64_t kTeacherChunk = 256;  // queries of one pass; bounds the time until a cancel is heard
 
 }  // namespace
 
@@ -173,7 +173,7 @@ bool DenseTeacher::absorb(std::span<const std::int32_t> ids, const std::function
   teacher.kept = kept;
   while (!ids.empty()) {
     if (stop && stop()) return false;
-    const std::int64_t n = std::min<std::int64_t>(kChunk, static_cast<std::int64_t>(ids.size()));
+    const std::int64_t n = std::min<std::int64_t>(kTeacherChunk, static_cast<std::int64_t>(ids.size()));
     forward(teacher.model.config(), teacher.model.weights(), ids_tensor(teacher.model.weights(), ids.data(), n),
             teacher.horizon, teacher);
     teacher.horizon += static_cast<int>(n);

@@ -11,7 +11,7 @@
 namespace kvscope::engine {
 namespace {
 
-constexpr std::int64_t kChunk = 512;  // queries of one pass; bounds its memory and the time until a cancel is heard
+constexpr std::int64_t kGateChunk = 512;  // queries of one pass; bounds its memory and the time until a cancel is heard
 
 /// One scorer beside the pass.
 struct Beside {
@@ -99,10 +99,10 @@ std::vector<HeadSeries<float>> dense_scores(const LoadedModel& model, std::span<
   const auto n_tokens = static_cast<std::int64_t>(ids.size());
   ScoreSite site(model, scorers, n_tokens);
   const at::Tensor tokens = ids_tensor(model.weights(), ids.data(), n_tokens);
-  for (std::int64_t first = 0; first < n_tokens; first += kChunk) {
+  for (std::int64_t first = 0; first < n_tokens; first += kGateChunk) {
     if (hooks.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
     if (hooks.progress) hooks.progress(phase, static_cast<double>(first), static_cast<double>(n_tokens));
-    const std::int64_t n = std::min(kChunk, n_tokens - first);
+    const std::int64_t n = std::min(kGateChunk, n_tokens - first);
     forward(model.config(), model.weights(), tokens.narrow(0, first, n), first, site);
     site.advance(n);
   }

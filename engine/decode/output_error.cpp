@@ -20,7 +20,7 @@ namespace {
 std::int64_t chunk_of(const Weights& weights) { return weights.device.is_cuda() ? 1024 : 128; }
 
 /// Attention of some queries over what they kept or over what they lost.
-struct Part {
+struct OutputPart {
   at::Tensor o;    // [n, n_heads, head_dim]
   at::Tensor lse;  // [n_heads, n] float32, -inf over nothing
 };
@@ -66,13 +66,13 @@ class DamageSite final : public AttentionSite {
  private:
   /// Of queries q at positions first ..., every head seeing key t while t <= query < evict_at[t], and what it does not
   /// see any more: evict_at [n_kv_heads, keys] is also the position from which on the complement holds t.
-  std::pair<Part, Part> kept_and_lost(int layer, const at::Tensor& q, std::int64_t first, const at::Tensor& evict_at,
-                                      double scale) const;
+  std::pair<OutputPart, OutputPart> kept_and_lost(int layer, const at::Tensor& q, std::int64_t first,
+                                                  const at::Tensor& evict_at, double scale) const;
   /// Puts the queries of this chunk that read only some pages in their places, each on its own.
-  void attend_by_pages(int layer, const LayerTokens& tokens, Part& kept, Part& lost);
+  void attend_by_pages(int layer, const LayerTokens& tokens, OutputPart& kept, OutputPart& lost);
   /// evict_at of one query for which a key is either there or gone, [n_kv_heads, q + 1].
   at::Tensor as_read(int layer, std::int32_t q, std::span<const PageRead* const> reads) const;
-  void measure(int layer, const Part& kept, const Part& lost);
+  void measure(int layer, const OutputPart& kept, const OutputPart& lost);
   /// How much of one query's dense attention lies on the pages that were read. q: [1, n_heads, head_dim].
   void note_reads(int layer, const at::Tensor& q, std::int32_t position, std::span<const PageRead* const> reads,
                   double scale);
@@ -106,19 +106,19 @@ at::Tensor DamageSite::attend(int layer, const LayerTokens& tokens) {
   return kept.o;
 }
 
-std::pair<Part, Part> DamageSite::kept_and_lost(int layer, const at::Tensor& q, std::int64_t first,
-                                                const at::Tensor& evict_at, double scale) const {
+std::pair<OutputPart, OutputPart> DamageSite::kept_and_lost(int layer, const at::Tensor& q, std::int64_t first,
+                                                            const at::Tensor& evict_at, double scale) const {
   const std::int64_t n_keys = evict_at.size(1);
   const at::Tensor k = keys_[layer].narrow(0, 0, n_keys).transpose(0, 1);
   const at::Tensor v = values_[layer].narrow(0, 0, n_keys).transpose(0, 1);
   const auto empty_lse = [&] { return at::empty({q.size(1), q.size(0)}, group_damage_.options()); };
-  Part kept{{}, empty_lse()}, lost{{}, empty_lse()};
+  OutputPart kept{{}, empty_lse()}, lost{{}, empty_lse()};
   kept.o = ops::lifetime_attention(q, {k, v, evict_at}, first, scale, kept.lse);
   lost.o = ops::lifetime_attention(q, {k, v, {}, evict_at}, first, scale, lost.lse);
   return {std::move(kept), std::move(lost)};
 }
 
-void DamageSite::attend_by_pages(int layer, const LayerTokens& tokens, Part& kept, Part& lost) {
+void DamageSite::attend_by_pages(int layer, const LayerTokens& tokens, OutputPart& kept, OutputPart& lost) {
   const std::vector<const PageRead*>& reads = reads_[layer];
   std::size_t& next = next_read_[layer];
   while (next < reads.size() && reads[next]->q < first_ + tokens.q.size(0)) {
@@ -181,7 +181,7 @@ at::Tensor DamageSite::as_read(int layer, std::int32_t q, std::span<const PageRe
   return seen.to(at::kInt).mul_(kNever);
 }
 
-void DamageSite::measure(int layer, const Part& kept, const Part& lost) {
+void DamageSite::measure(int layer, const OutputPart& kept, const OutputPart& lost) {
   const ModelConfig& config = model_.config();
   const std::int64_t n = kept.o.size(0), group = config.group_size(), width = group * config.head_dim;
   const at::Tensor weight = model_.weights().layers[layer].o_proj.to(at::kFloat);  // [hidden, n_heads * head_dim]

@@ -46,7 +46,7 @@ constexpr std::size_t kPartBytes = 8 << 20, kMaxThreads = 8;
 constexpr std::chrono::milliseconds kProgressEvery(50);
 
 /// Some elements of one tensor: where they are and where they go.
-struct Part {
+struct TensorPart {
   const SafetensorsFile* file;
   const TensorEntry* entry;
   std::uint64_t offset, bytes;  // in the tensor's bytes
@@ -67,7 +67,7 @@ void convert(const std::byte* from, const at::Tensor& to) {
   to.scalar_type() == at::kFloat ? convert<From, float>(from, to) : convert<From, at::BFloat16>(from, to);
 }
 
-void place(const Part& part, std::byte* bytes) {
+void place(const TensorPart& part, std::byte* bytes) {
   if (part.to.is_cuda()) {
     const at::Tensor host = at::from_blob(bytes, {part.to.numel()}, part.type);
     // Another type is converted where that is fast; the sent part is one more part of device memory.
@@ -84,7 +84,8 @@ void place(const Part& part, std::byte* bytes) {
 /// Threads that take part after part. Counters are read by the thread that waits.
 class PartReaders {
  public:
-  PartReaders(const std::vector<Part>& parts, c10::Device device) : parts_(parts), device_(device), end_(parts.size()) {
+  PartReaders(const std::vector<TensorPart>& parts, c10::Device device)
+      : parts_(parts), device_(device), end_(parts.size()) {
     const std::size_t n = std::min(parts.size(), kMaxThreads);
     running_ = n;
     try {
@@ -125,7 +126,7 @@ class PartReaders {
   }
 
   void work_on(std::size_t i, const at::Tensor& buffer) {
-    const Part& part = parts_[i];
+    const TensorPart& part = parts_[i];
     try {
       const bool as_is = part.to.is_cpu() && part.type == part.to.scalar_type();
       auto* bytes = static_cast<std::byte*>(as_is ? part.to.data_ptr() : buffer.data_ptr());
@@ -146,7 +147,7 @@ class PartReaders {
     failure_ = std::current_exception();
   }
 
-  const std::vector<Part>& parts_;
+  const std::vector<TensorPart>& parts_;
   const c10::Device device_;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::size_t> end_;  // parts from here on are left unread: all are, or one failed, or nobody waits
@@ -158,8 +159,8 @@ class PartReaders {
   std::vector<std::jthread> threads_;
 };
 
-std::vector<Part> parts_of(const WeightFiles& files, const std::vector<TensorTarget>& targets) {
-  std::vector<Part> parts;
+std::vector<TensorPart> parts_of(const WeightFiles& files, const std::vector<TensorTarget>& targets) {
+  std::vector<TensorPart> parts;
   for (const TensorTarget& target : targets) {
     const auto [file, entry] = files.find(target.name, target.shape);
     const at::ScalarType type = scalar_type(*file, target.name, *entry);
@@ -172,7 +173,7 @@ std::vector<Part> parts_of(const WeightFiles& files, const std::vector<TensorTar
            flat.narrow(0, static_cast<std::int64_t>(offset / element), static_cast<std::int64_t>(length / element))});
     }
   }
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+  std::sort(parts.begin(), parts.end(), [](const TensorPart& a, const TensorPart& b) {
     return a.file != b.file ? a.file->path() < b.file->path() : a.entry->begin + a.offset < b.entry->begin + b.offset;
   });
   return parts;
@@ -200,9 +201,9 @@ void CheckpointReader::check(const std::string& name, const std::vector<std::int
 
 void CheckpointReader::read(const std::vector<TensorTarget>& targets) {
   if (targets.empty()) return;
-  const std::vector<Part> parts = parts_of(files_, targets);
+  const std::vector<TensorPart> parts = parts_of(files_, targets);
   std::int64_t total = 0;
-  for (const Part& part : parts) total += static_cast<std::int64_t>(part.bytes);
+  for (const TensorPart& part : parts) total += static_cast<std::int64_t>(part.bytes);
   if (progress_) progress_(0, total);
   PartReaders(parts, targets.front().to.device()).wait(progress_, total);
   if (progress_) progress_(total, total);

@@ -9,13 +9,13 @@
 namespace kvscope::engine {
 namespace {
 
-using Part = std::pair<std::string, std::vector<std::int64_t>>;  // name, shape
+using NamedShape = std::pair<std::string, std::vector<std::int64_t>>;  // name, shape
 
 /// Collects which tensors of the checkpoint make which of the model; takes memory only when all of them are there.
 class Plan {
  public:
   /// One tensor, or matrices under each other, or vectors behind each other: [sum of rows, ...].
-  void add(at::Tensor& out, std::vector<Part> parts) { fused_.push_back({&out, std::move(parts)}); }
+  void add(at::Tensor& out, std::vector<NamedShape> parts) { fused_.push_back({&out, std::move(parts)}); }
 
   void execute(WeightReader& reader, Weights& weights) const {
     for (const Fused& fused : fused_) {
@@ -25,7 +25,7 @@ class Plan {
     for (const Fused& fused : fused_) {
       std::vector<std::int64_t> shape = fused.parts.front().second;
       shape[0] = 0;
-      for (const Part& part : fused.parts) shape[0] += part.second[0];
+      for (const NamedShape& part : fused.parts) shape[0] += part.second[0];
       *fused.out = at::empty(shape, at::TensorOptions().device(weights.device).dtype(weights.dtype));
       weights.n_parameters += fused.out->numel();
       std::int64_t row = 0;
@@ -40,7 +40,7 @@ class Plan {
  private:
   struct Fused {
     at::Tensor* out;
-    std::vector<Part> parts;
+    std::vector<NamedShape> parts;
   };
   std::vector<Fused> fused_;
 };
@@ -49,7 +49,7 @@ void plan_layer(const ModelConfig& config, int index, LayerWeights& out, Plan& p
   const TensorNames& names = config.family->names;
   const LayerConfig& layer = config.layers[static_cast<std::size_t>(index)];
   const auto part = [&](const char* name, std::vector<std::int64_t> shape, const char* kind = ".weight") {
-    return Part{names.in_layer(index, name, kind), std::move(shape)};
+    return NamedShape{names.in_layer(index, name, kind), std::move(shape)};
   };
   const std::int64_t hidden = config.hidden_size, head_dim = config.head_dim, ff = config.intermediate_size;
   const std::int64_t q_rows = config.n_heads * head_dim, kv_rows = config.n_kv_heads * head_dim;
@@ -128,7 +128,7 @@ Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Devi
   const std::int64_t vocab = config.vocab_size, hidden = config.hidden_size;
   const TensorNames& names = config.family->names;
   const auto part = [](const char* name, std::vector<std::int64_t> shape) {
-    return Part{std::string(name) + ".weight", std::move(shape)};
+    return NamedShape{std::string(name) + ".weight", std::move(shape)};
   };
   Plan plan;
   plan.add(weights.embed, {part(names.embedding, {vocab, hidden})});

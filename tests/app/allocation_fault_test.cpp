@@ -6,6 +6,7 @@
 
 #include "tests/app/capture_support.h"
 #include "tests/app/preload.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
@@ -58,7 +59,7 @@ class Machine {
     Words argv = {test::kvscope().string()};
     argv.insert(argv.end(), reader.words.begin(), reader.words.end());
     const Result result = test::run({.argv = argv,
-                                     .environment = {{"LD_PRELOAD", preload(KVSCOPE_FAIL_ALLOCATIONS)},
+                                     .environment = {{"LD_PRELOAD", preload(fault_library("allocations"))},
                                                      {"KVSCOPE_FAIL_LARGER", "1024"},
                                                      {"KVSCOPE_FAIL_AT", std::to_string(at)},
                                                      {"KVSCOPE_FAIL_MARK", (folder_ / "mark").string()}},

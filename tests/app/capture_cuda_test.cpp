@@ -5,6 +5,7 @@
 #include "engine/core/support/error.h"
 #include "tests/app/capture_support.h"
 #include "tests/support/cuda_fault.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
@@ -45,10 +46,10 @@ TEST_CASE("a capture whose GPU is lost keeps what it had, says so in a line, and
   });
   std::vector<std::string> argv = lost.words();
   argv.insert(argv.begin(), test::kvscope().string());
-  const test::Result result = test::run(
-      {.argv = argv,
-       .environment = {{"LD_PRELOAD", KVSCOPE_FAIL_CUDA}, {CudaFault::kVariable, (folder / "fault").string()}},
-       .timeout = 300});
+  const test::Result result = test::run({.argv = argv,
+                                         .environment = {{"LD_PRELOAD", test::fault_library("cuda")},
+                                                         {CudaFault::kVariable, (folder / "fault").string()}},
+                                         .timeout = 300});
   trap.request_stop();
   trap.join();
   test::check_error_line(result, 3, "CUDA");

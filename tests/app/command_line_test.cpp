@@ -12,14 +12,15 @@
 #include "engine/core/study/output_error.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
+#include "tests/support/folders.h"
 #include "tests/support/random_run.h"
 #include "tests/support/skip.h"
 #include "views/figure/recipe.h"
 
 using namespace kvscope;
-using kvscope::test::kvscope_run;
-using kvscope::test::TemporaryFolder;
 using nlohmann::json;
+using test::kvscope_run;
+using test::TemporaryFolder;
 
 namespace {
 
@@ -225,7 +226,7 @@ TEST_CASE("inspect says of a trace what eviction did to each layer's output, and
 }
 
 TEST_CASE("inspect says what a gate is: kind, shapes, parameters, threshold", "[cli]") {
-  const std::string golden = KVSCOPE_SOURCE_DIR "/tests/core/golden/wg_kv_parameters.pt";
+  const std::string golden = test::in_source("tests/core/golden/wg_kv_parameters.pt");
   const auto result = kvscope_run({"inspect", golden, "--json"});
   INFO(result.err);
   REQUIRE(result.exit_code == 0);

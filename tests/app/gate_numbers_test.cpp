@@ -8,15 +8,16 @@
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
-using kvscope::test::kvscope_run;
 using nlohmann::json;
+using test::kvscope_run;
 
 namespace {
 
-const std::string kText = KVSCOPE_SOURCE_DIR "/samples/prompts/2-fact-recall.txt";
+const std::string kText = test::in_source("samples/prompts/2-fact-recall.txt");
 const std::string kRest = ",read=0,pool=0,drop=0.1,observe=256";
 
 json json_of(std::vector<std::string> words) {

@@ -19,11 +19,12 @@
 #include "tests/app/process.h"
 #include "tests/app/window_driver.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
-using kvscope::test::TemporaryFolder;
 using nlohmann::json;
+using test::TemporaryFolder;
 
 namespace {
 
@@ -177,7 +178,7 @@ TEST_CASE("the sample model comes with gates of WG-KV, SP-KV and DMS, small ones
   for (const char* policy : {"wg-kv", "sp-kv", "dms"}) REQUIRE(names.contains(policy));
   if (test::real_engine().empty() || !fs::exists(test::sample_model() / "model.safetensors"))
     return test::skip("kvscope-engine or the sample model is not built");
-  const std::string prompt = (fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/1-reversal.txt").string();
+  const std::string prompt = test::in_source("samples/prompts/1-reversal.txt");
   for (const auto& [policy, name] : names) {
     CAPTURE(policy, name);
     const auto score = [&](const std::string& by, std::vector<std::string> gate) {

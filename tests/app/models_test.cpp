@@ -7,11 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/app/process.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
-using kvscope::test::TemporaryFolder;
 using nlohmann::json;
+using test::TemporaryFolder;
 
 namespace {
 
@@ -136,7 +137,7 @@ TEST_CASE("SmolLM2 is fetched whole or not at all, and goes on where it stopped"
   if (!python) return test::skip("KVSCOPE_PYTHON is not set");
   const std::string name = GENERATE("fetches once", "goes on after a broken connection", "goes on after kill -9",
                                     "refuses a wrong hash", "no network", "no room");
-  const auto result = test::run({.argv = {python, KVSCOPE_SOURCE_DIR "/tests/app/check_fetch_model.py", name}});
+  const auto result = test::run({.argv = {python, test::in_source("tests/app/check_fetch_model.py"), name}});
   INFO(name << "\n" << result.err);
   CHECK(result.out == "good\n");
 }

@@ -4,6 +4,7 @@
 #include "engine/core/study/oracle.h"
 #include "engine/core/trace/trace_live.h"
 #include "tests/app/capture_support.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
@@ -16,9 +17,9 @@ bool has_real_engine() { return !real_engine().empty() && fs::exists(sample_mode
 std::string real_run(const TemporaryFolder& folder, const std::string& name, const std::string& oracle,
                      const std::string& policy = "kvpop:budget=96") {
   const std::string trace = (folder / name).string();
-  const auto result = kvscope_run(
-      {"run", sample_model().string(), "--prompt-file", KVSCOPE_SOURCE_DIR "/samples/prompts/2-fact-recall.txt",
-       "--max-tokens", "8", "--policy", policy, "--oracle", oracle, "--trace", trace, "--device", "cpu", "--quiet"});
+  const auto result = kvscope_run({"run", sample_model().string(), "--prompt-file",
+                                   in_source("samples/prompts/2-fact-recall.txt"), "--max-tokens", "8", "--policy",
+                                   policy, "--oracle", oracle, "--trace", trace, "--device", "cpu", "--quiet"});
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   return trace;

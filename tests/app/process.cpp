@@ -14,6 +14,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/support/folders.h"
+
 namespace kvscope::test {
 namespace {
 
@@ -82,13 +84,12 @@ Result run(const Launch& launch) {
           .max_rss_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024};
 }
 
-fs::path kvscope() { return fs::path(KVSCOPE_BINARY_DIR) / "bin" / "kvscope"; }
-fs::path fake_engine() { return fs::path(KVSCOPE_BINARY_DIR) / "bin" / "kvscope-fake-engine"; }
+fs::path kvscope() { return build_folder() / "bin" / "kvscope"; }
+fs::path fake_engine() { return build_folder() / "bin" / "kvscope-fake-engine"; }
 fs::path real_engine() {
-  const fs::path engine = fs::path(KVSCOPE_BINARY_DIR) / "bin" / "kvscope-engine";
+  const fs::path engine = build_folder() / "bin" / "kvscope-engine";
   return fs::exists(engine) ? engine : fs::path();
 }
-fs::path source_folder() { return KVSCOPE_SOURCE_DIR; }
 fs::path sample_model() { return source_folder() / "samples" / "models" / "kvscope-tiny"; }
 
 void link_sample_model(const fs::path& folder, const std::vector<std::string>& names) {

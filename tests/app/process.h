@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/folders.h"
 #include "tests/support/slowdown.h"
 
 namespace kvscope::test {
@@ -46,7 +47,6 @@ void link_sample_model(const std::filesystem::path& folder,
                        const std::vector<std::string>& names = {"config.json", "tokenizer.json"});
 inline const std::vector<std::string> kWholeModel = {"config.json", "tokenizer.json", "tokenizer_config.json",
                                                      "model.safetensors"};
-std::filesystem::path source_folder();
 /// run() of kvscope with these words.
 Result kvscope_run(const std::vector<std::string>& words);
 

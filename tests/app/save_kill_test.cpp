@@ -11,6 +11,7 @@
 #include "tests/app/preload.h"
 #include "tests/app/window_driver.h"
 #include "tests/app/writers.h"
+#include "tests/support/folders.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
@@ -23,7 +24,7 @@ std::uint64_t seed() {
 }
 
 std::map<std::string, std::string> kill_at(int call, const fs::path& folder) {
-  return {{"LD_PRELOAD", preload(KVSCOPE_FAIL_WRITES)},
+  return {{"LD_PRELOAD", preload(fault_library("writes"))},
           {"KVSCOPE_FAIL_FOLDER", folder.string()},
           {"KVSCOPE_FAIL_AT", std::to_string(call)},
           {"KVSCOPE_FAIL_HOW", "kill"},

@@ -12,6 +12,7 @@
 #include "engine/core/support/json_file.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
+#include "tests/support/folders.h"
 #include "tests/support/golden.h"
 #include "tests/support/model_folder.h"
 #include "tests/support/skip.h"
@@ -112,7 +113,7 @@ TEST_CASE("score prints each token, the mean NLL and the perplexity that follows
 TEST_CASE("score measures six policies as six: none with a dense prompt is dense in silence", "[score]") {
   if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors"))
     return test::skip("kvscope-engine or the sample model is not built");
-  const std::filesystem::path text = KVSCOPE_SOURCE_DIR "/samples/prompts/2-fact-recall.txt";
+  const std::filesystem::path text = test::in_source("samples/prompts/2-fact-recall.txt");
   const json full = score(test::sample_model(), text, {"--policy", "full"});
   CHECK(full["dense"] == true);
   CHECK(full["difference"] == 0.0);
@@ -144,9 +145,9 @@ TEST_CASE("score measures six policies as six: none with a dense prompt is dense
 TEST_CASE("score measures recall and output error as a trace of the same reading holds them", "[score]") {
   if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
   const test::TemporaryFolder folder;
-  const std::string model = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  const std::string model = test::in_source("samples/models/kvscope-tiny");
   const auto text = folder / "text.txt";
-  std::ofstream(text) << read_file(KVSCOPE_SOURCE_DIR "/samples/prompts/heldout.txt", 1u << 24).substr(0, 900);
+  std::ofstream(text) << read_file(test::in_source("samples/prompts/heldout.txt"), 1u << 24).substr(0, 900);
   for (const char* policy : {"tova:keep=20%", "quest:read=20%"}) {
     const json result =
         score(model, text, {"--policy", policy, "--oracle", "mass=rms", "--output-error", "--no-dense"});
@@ -177,7 +178,7 @@ TEST_CASE("score measures recall and output error as a trace of the same reading
 TEST_CASE("score --attention gives each query's shares, which add up to one over all the tokens it sees", "[score]") {
   if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
   const test::TemporaryFolder folder;
-  const std::filesystem::path model = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  const std::filesystem::path model = test::in_source("samples/models/kvscope-tiny");
   std::ofstream(folder / "text.txt") << "The cache keeps what will be read.";
   const json result = score(model, folder / "text.txt", {"--attention", "2:0,1,2,3", "--no-dense"});
   const json& attention = result["attention"];
@@ -200,7 +201,7 @@ TEST_CASE("score --attention gives each query's shares, which add up to one over
 TEST_CASE("score --attention: what is no layer and token is one line", "[score]") {
   if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
   const auto refused = [](const char* spec) {
-    const test::Result result = test::kvscope_run({"score", KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny", "--text",
+    const test::Result result = test::kvscope_run({"score", test::in_source("samples/models/kvscope-tiny"), "--text",
                                                    "a b c", "--attention", spec, "--device", "cpu", "--quiet"});
     CHECK(result.out.empty());
     CHECK(result.exit_code == 1);

@@ -5,6 +5,7 @@
 #include "tests/app/capture_support.h"
 #include "tests/app/preload.h"
 #include "tests/app/window_driver.h"
+#include "tests/support/folders.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
@@ -15,7 +16,7 @@ using Words = std::vector<std::string>;
 
 /// Each reading child of it stands still for so long, at its start.
 std::map<std::string, std::string> stalled(int seconds) {
-  return {{"LD_PRELOAD", preload(KVSCOPE_FAIL_READING)}, {"KVSCOPE_FAIL_SECONDS", std::to_string(seconds)}};
+  return {{"LD_PRELOAD", preload(fault_library("reading"))}, {"KVSCOPE_FAIL_SECONDS", std::to_string(seconds)}};
 }
 
 std::future<Result> start(Words words, std::map<std::string, std::string> environment = {}) {
@@ -103,7 +104,7 @@ TEST_CASE("The window says that it waits for a disk, goes on meanwhile, and give
   if (skip_without_display()) return;
   const TemporaryFolder folder;
   write_long_trace(folder / "a.h5");
-  ::setenv("LD_PRELOAD", preload(KVSCOPE_FAIL_READING).c_str(), 1);
+  ::setenv("LD_PRELOAD", preload(fault_library("reading")).c_str(), 1);
   ::setenv("KVSCOPE_FAIL_SECONDS", "600", 1);
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});

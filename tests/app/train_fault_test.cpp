@@ -7,6 +7,7 @@
 #include "tests/app/capture_support.h"
 #include "tests/app/preload.h"
 #include "tests/app/writers.h"
+#include "tests/support/folders.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
@@ -14,7 +15,7 @@ using namespace kvscope::test;
 namespace {
 
 Result train(const fs::path& folder, Words more, std::map<std::string, std::string> environment = {}) {
-  const fs::path text = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
+  const fs::path text = in_source("samples/prompts/heldout.txt");
   Words argv = {test::kvscope().string(),
                 "train",
                 "r.json",
@@ -66,7 +67,7 @@ TEST_CASE("A disk that fails while a training writes costs one line, and it goes
     write_recipe(folder.path());
     const fs::path mark = elsewhere / "mark";
     const Result result = train(folder.path(), {},
-                                {{"LD_PRELOAD", preload(KVSCOPE_FAIL_WRITES)},
+                                {{"LD_PRELOAD", preload(fault_library("writes"))},
                                  {"KVSCOPE_FAIL_FOLDER", folder.path().string()},
                                  {"KVSCOPE_FAIL_AT", std::to_string(at)},
                                  {"KVSCOPE_FAIL_HOW", kHow[faults % 3]},

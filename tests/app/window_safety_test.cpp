@@ -5,6 +5,7 @@
 
 #include "app/process/trace_open.h"
 #include "tests/app/window_driver.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
@@ -16,7 +17,7 @@ using test::Xvfb;
 
 namespace {
 
-const std::filesystem::path kGates = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "samples/gates/kvscope-tiny";
+const std::filesystem::path kGates = test::in_source("samples/gates/kvscope-tiny");
 
 json command_of(WindowDriver& window, const std::string& id) {
   const json all = window.request({{"query", "commands"}});

@@ -5,6 +5,7 @@
 #include "tests/app/capture_support.h"
 #include "tests/app/preload.h"
 #include "tests/app/writers.h"
+#include "tests/support/folders.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
@@ -25,7 +26,7 @@ class Disk {
     const Bytes before = files_of(folder.path());
     const fs::path mark = elsewhere / "mark";
     const Result result = WritersFolder::run(writer.words, folder.path(),
-                                             {{"LD_PRELOAD", preload(KVSCOPE_FAIL_WRITES)},
+                                             {{"LD_PRELOAD", preload(fault_library("writes"))},
                                               {"KVSCOPE_FAIL_FOLDER", folder.path().string()},
                                               {"KVSCOPE_FAIL_AT", std::to_string(fault.at)},
                                               {"KVSCOPE_FAIL_HOW", fault.how},

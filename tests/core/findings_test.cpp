@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/folders.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,7 +43,7 @@ std::string literal_at(const std::string& source, std::size_t at) {
 /// is.
 std::set<std::string> test_names() {
   std::set<std::string> names;
-  for (const fs::directory_entry& folder : fs::directory_iterator(KVSCOPE_SOURCE_DIR "/tests")) {
+  for (const fs::directory_entry& folder : fs::directory_iterator(kvscope::test::in_source("tests"))) {
     std::istringstream lines(text_of(folder.path() / "CMakeLists.txt"));
     std::string program;
     for (std::string line; std::getline(lines, line);) {
@@ -69,7 +71,7 @@ TEST_CASE("docs/records/findings.md names a test for every finding, and every te
   for (const auto& [letter, n] : {std::pair{'C', 10}, {'H', 16}, {'W', 17}}) {
     for (int i = 1; i <= n; ++i) expected.push_back(letter + std::to_string(i));
   }
-  std::istringstream lines(text_of(KVSCOPE_SOURCE_DIR "/docs/records/findings.md"));
+  std::istringstream lines(text_of(kvscope::test::in_source("docs/records/findings.md")));
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with('|') || line.starts_with("|---") || line.starts_with("| finding |")) continue;
     std::vector<std::string> cells;

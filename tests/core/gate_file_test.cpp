@@ -7,6 +7,7 @@
 #include "engine/core/support/json_file.h"
 #include "tests/core/gate_support.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/folders.h"
 #include "tests/support/temp_folder.h"
 
 using namespace kvscope;
@@ -163,7 +164,7 @@ TEST_CASE("gate: a convolution is as wide as the kernel says, and the score come
 }
 
 TEST_CASE("gate: the gates that come with KVScope have the hashes that they had", "[core][gate]") {
-  const std::filesystem::path gates = KVSCOPE_SOURCE_DIR "/samples/gates";
+  const std::filesystem::path gates = in_source("samples/gates");
   CHECK(load_gate(gates / "smollm2-135m/sp-kv-0.05").hash == "a605979684bfd019");
   CHECK(load_gate(gates / "kvscope-tiny/sp-kv-0.02").hash == "0c9aaa79bbb49286");
 }
@@ -195,7 +196,7 @@ TEST_CASE("gate: a KVpop scorer may have each head's own decay", "[core][gate]")
 }
 
 TEST_CASE("gate: the scorer of the sample model is a gate, and keeps its numbers", "[core][gate]") {
-  const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  const std::filesystem::path sample = in_source("samples/models/kvscope-tiny");
   CHECK(gate_format(sample) == "kvpop-scorer");
   const ModelConfig model = ModelConfig::load(sample);
   const GateFile gate = load_gate(sample, model);

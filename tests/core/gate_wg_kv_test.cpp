@@ -11,6 +11,7 @@
 #include "tests/core/gate_pt_support.h"
 #include "tests/core/gate_support.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/folders.h"
 #include "tests/support/temp_folder.h"
 
 using namespace kvscope;
@@ -18,7 +19,7 @@ using namespace kvscope::test;
 
 namespace {
 
-const std::filesystem::path kGolden = KVSCOPE_SOURCE_DIR "/tests/core/golden";
+const std::filesystem::path kGolden = in_source("tests/core/golden");
 const std::string kPrefix = "model.layers.0.self_attn.g_predictors.";
 
 /// The model that the golden files are for.

@@ -7,12 +7,13 @@
 #include <iterator>
 
 #include "engine/core/policy/policy.h"
+#include "tests/support/folders.h"
 
 namespace kvscope {
 namespace {
 
 TEST_CASE("docs/policies.md is what the policies declare", "[core][policy]") {
-  const std::string path = KVSCOPE_SOURCE_DIR "/docs/policies.md", wanted = policy_document();
+  const std::string path = test::in_source("docs/policies.md"), wanted = policy_document();
   if (std::getenv("KVSCOPE_WRITE_DOCS") != nullptr) std::ofstream(path, std::ios::binary) << wanted;
   std::ifstream file(path, std::ios::binary);
   const std::string found((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

@@ -15,6 +15,7 @@
 #include "engine/core/support/random.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/core/trace_support.h"
+#include "tests/support/folders.h"
 #include "tests/support/random_run.h"
 #include "tests/support/skip.h"
 
@@ -25,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kChild = KVSCOPE_TRACE_KILL_WRITER;
+const fs::path kChild = in_build("tests/core/trace_kill_writer");
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Three points, one of whose texts is empty, numbers that decimal text would lose, an array without values.

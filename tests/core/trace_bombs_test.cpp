@@ -11,6 +11,7 @@
 #include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_schema.h"
 #include "tests/core/trace_support.h"
+#include "tests/support/folders.h"
 #include "tests/support/slowdown.h"
 
 using namespace kvscope;
@@ -88,7 +89,7 @@ struct Bomb {
     std::string line;
     const auto start = std::chrono::steady_clock::now();
     try {
-      TraceReader(KVSCOPE_TRACE_KILL_WRITER, path).load(0);
+      TraceReader(in_build("tests/core/trace_kill_writer"), path).load(0);
     } catch (const Error& error) {
       line = error.what();
       CHECK(line.find("bomb.h5") != std::string::npos);

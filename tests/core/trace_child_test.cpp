@@ -16,6 +16,7 @@
 #include "engine/core/trace/trace_merge.h"
 #include "engine/core/trace/trace_model.h"
 #include "tests/core/trace_support.h"
+#include "tests/support/folders.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;
@@ -26,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-const fs::path kChild = KVSCOPE_TRACE_KILL_WRITER;
+const fs::path kChild = in_build("tests/core/trace_kill_writer");
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

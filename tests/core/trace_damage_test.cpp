@@ -16,6 +16,7 @@
 #include "engine/core/trace/trace_merge.h"
 #include "engine/core/trace/trace_model.h"
 #include "tests/core/trace_support.h"
+#include "tests/support/folders.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;
@@ -25,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::filesystem::path kChild = KVSCOPE_TRACE_KILL_WRITER;
+const std::filesystem::path kChild = in_build("tests/core/trace_kill_writer");
 
 std::string bytes_of(const std::filesystem::path& path) { return read_file(path, std::size_t{1} << 30); }
 void put(const std::filesystem::path& path, std::string_view bytes) {

@@ -13,6 +13,7 @@
 #include "engine/core/support/random.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/core/trace_support.h"
+#include "tests/support/folders.h"
 #include "tests/support/random_run.h"
 #include "tests/support/skip.h"
 
@@ -21,8 +22,8 @@ using namespace kvscope::test;
 
 namespace {
 
-const std::string kWriter = KVSCOPE_TRACE_KILL_WRITER;
-const std::string kCheck = std::string(KVSCOPE_SOURCE_DIR) + "/tests/core/check_trace.py";
+const std::string kWriter = in_build("tests/core/trace_kill_writer");
+const std::string kCheck = in_source("tests/core/check_trace.py");
 
 /// A Python with h5py: $KVSCOPE_PYTHON or python3. Empty if there is none.
 std::string python_with_h5py() {

@@ -14,6 +14,7 @@
 #include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_notes.h"
 #include "tests/core/trace_support.h"
+#include "tests/support/folders.h"
 #include "tests/support/random_run.h"
 #include "tests/support/skip.h"
 
@@ -25,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kPrompts = 8;
-const fs::path kChild = KVSCOPE_TRACE_KILL_WRITER;
+const fs::path kChild = in_build("tests/core/trace_kill_writer");
 const CaptureInfo kCapture{
     .n_prompts = kPrompts,
     .prompts_hash = "0123",
@@ -156,7 +157,7 @@ TEST_CASE("trace merge: stock h5py reads a merged trace, also after its folder h
   shards.merge();
   const ScratchFolder elsewhere;
   fs::rename(shards.folder.path(), elsewhere / "moved");
-  const std::string check = std::string(KVSCOPE_SOURCE_DIR) + "/tests/core/check_trace.py";
+  const std::string check = in_source("tests/core/check_trace.py");
   const std::string merged = (elsewhere / "moved/merged.h5").string();
   CHECK(succeeds({python, check, "--merged", merged, "40", std::to_string(kPrompts)}));
   CHECK_FALSE(succeeds({python, check, "--merged", merged, "41", std::to_string(kPrompts)}, true));

@@ -12,6 +12,7 @@
 #include "engine/core/support/random.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/core/trace_support.h"
+#include "tests/support/folders.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;
@@ -201,7 +202,7 @@ TEST_CASE("trace resume: another model and a damaged file are refused as they ar
 }
 
 TEST_CASE("trace resume: killed again and again, it ends as the undisturbed trace", "[core][trace][resume][kill]") {
-  const std::string writer = KVSCOPE_TRACE_KILL_WRITER;
+  const std::string writer = in_build("tests/core/trace_kill_writer");
   constexpr int kCaptures = 6, kMany = 8;
   Random random(7);
   int kills = 0;

@@ -10,6 +10,7 @@
 #include "engine/core/trace/trace_live.h"
 #include "engine/core/trace/trace_merge.h"
 #include "tests/core/trace_support.h"
+#include "tests/support/folders.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;
@@ -50,7 +51,7 @@ void check_runs(const fs::path& path, const std::vector<RunRecord>& runs) {
   REQUIRE(inspect_trace(path).n_runs == static_cast<int>(runs.size()));
   for (int i = 0; i < static_cast<int>(runs.size()); ++i) {
     CHECK(run_difference(load_trace(path, i), runs[i]) == "");
-    CHECK(run_difference(TraceReader(KVSCOPE_TRACE_KILL_WRITER, path).load(i), runs[i]) == "");
+    CHECK(run_difference(TraceReader(in_build("tests/core/trace_kill_writer"), path).load(i), runs[i]) == "");
   }
 }
 

@@ -8,6 +8,7 @@
 #include "engine/decode/generation_batch.h"
 #include "kernels/device.h"
 #include "tests/engine/small_model.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
@@ -87,7 +88,7 @@ TEST_CASE("on CUDA a batch says of each run what the run says alone, bit for bit
 
 TEST_CASE("on CUDA a batch of the sample model in bfloat16 is its runs", "[engine][batch][cuda]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");
-  const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  const std::filesystem::path sample = test::in_source("samples/models/kvscope-tiny");
   check_batch(LoadedModel::load(sample, {"cuda", "bfloat16"}), 10, {"kvpop:budget=100,sinks=4,window=64", "full"});
 }
 

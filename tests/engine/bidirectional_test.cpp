@@ -12,6 +12,7 @@
 #include "engine/jobs/job.h"
 #include "engine/model/device.h"
 #include "tests/engine/gated_model.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
@@ -164,7 +165,7 @@ TEST_CASE("bidirectional: sequences of a batch remember their own tokens", "[eng
 
 TEST_CASE("bidirectional: what a training of the sample leaves is read and run, and evicts by what it has learnt",
           "[engine][bidirectional]") {
-  const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  const std::filesystem::path sample = test::in_source("samples/models/kvscope-tiny");
   const test::TempFolder scratch;
   const nlohmann::json recipe = {{"name", "test"},
                                  {"seed", 3},
@@ -184,7 +185,7 @@ TEST_CASE("bidirectional: what a training of the sample leaves is read and run, 
   engine::JobContext context;
   engine::train_job({{"recipe", recipe},
                      {"base", sample.string()},
-                     {"data", KVSCOPE_SOURCE_DIR "/samples/prompts/heldout.txt"},
+                     {"data", test::in_source("samples/prompts/heldout.txt")},
                      {"output", (scratch / "out").string()},
                      {"device", "cpu"},
                      {"threads", 1}},

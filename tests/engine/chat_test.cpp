@@ -6,6 +6,7 @@
 
 #include "engine/decode/run.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/folders.h"
 #include "tests/support/golden.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kSample = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
+const fs::path kSample = test::in_source("samples/models/kvscope-tiny");
 
 /// The sample model with a chat template beside it; it has the tokens of ChatML.
 void write_chat_model(const test::TempFolder& folder, const std::string& template_name) {

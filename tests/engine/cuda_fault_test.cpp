@@ -12,6 +12,7 @@
 #include "engine/core/support/error.h"
 #include "kernels/device.h"
 #include "tests/engine/engine_process.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
@@ -21,7 +22,7 @@ namespace {
 using nlohmann::json;
 using test::CudaFault;
 
-const std::string kSample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+const std::string kSample = test::in_source("samples/models/kvscope-tiny");
 
 int faults() {
   const char* text = std::getenv("KVSCOPE_FAULTS");
@@ -32,7 +33,7 @@ int faults() {
 struct FaultyEngine {
   explicit FaultyEngine(std::map<std::string, std::string> environment = {})
       : fault(test::cuda_fault(folder / "fault")) {
-    environment["LD_PRELOAD"] = KVSCOPE_FAIL_CUDA;
+    environment["LD_PRELOAD"] = test::fault_library("cuda");
     environment[CudaFault::kVariable] = (folder / "fault").string();
     engine = std::make_unique<test::EngineProcess>(environment);
   }

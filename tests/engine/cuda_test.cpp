@@ -4,6 +4,7 @@
 #include "engine/decode/eviction/slot_cache.h"
 #include "kernels/device.h"
 #include "tests/engine/small_model.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
@@ -57,7 +58,7 @@ TEST_CASE("in bfloat16 a prompt in chunks is as near to float32 as the prompt at
 
 TEST_CASE("CPU and CUDA decode the same text and the same oracle from the sample model", "[engine][cuda]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");
-  const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  const std::filesystem::path sample = test::in_source("samples/models/kvscope-tiny");
   if (!std::filesystem::exists(sample / "model.safetensors")) return test::skip("the sample model is not there");
   RunRequest request = test::request({}, "kvpop:budget=96,sinks=4,window=64", 48);
   request.prompt = "The code of the amber falcon is 4821.\n";

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "tests/support/folders.h"
+
 namespace kvscope::test {
 
 EngineProcess::EngineProcess(const std::map<std::string, std::string>& environment) {
@@ -15,12 +17,13 @@ EngineProcess::EngineProcess(const std::map<std::string, std::string>& environme
   int in[2], out[2];
   // Close-on-exec: an engine started later must not hold this one's pipes open.
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+  const std::string program = in_build("bin/kvscope-engine");
   pid_ = fork();
   if (pid_ == 0) {
     dup2(in[0], STDIN_FILENO);
     dup2(out[1], STDOUT_FILENO);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    execl(KVSCOPE_ENGINE_PROGRAM, KVSCOPE_ENGINE_PROGRAM, static_cast<char*>(nullptr));
+    execl(program.c_str(), program.c_str(), static_cast<char*>(nullptr));
     _exit(127);
   }
   close(in[0]);

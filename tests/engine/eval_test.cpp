@@ -17,6 +17,7 @@
 #include "engine/jobs/tasks/eval_run.h"
 #include "engine/jobs/tasks/task.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 #include "tests/support/slowdown.h"
 
@@ -26,8 +27,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
-const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
+const fs::path kModel = test::in_source("samples/models/kvscope-tiny");
+const fs::path kText = test::in_source("samples/prompts/heldout.txt");
 
 bool has_sample() { return fs::exists(kModel / "model.safetensors"); }
 

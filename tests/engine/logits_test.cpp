@@ -7,6 +7,7 @@
 
 #include "kernels/device.h"
 #include "tests/engine/small_model.h"
+#include "tests/support/folders.h"
 #include "tests/support/golden.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
@@ -119,7 +120,7 @@ TEST_CASE("in bfloat16 on CUDA the logits err at most twice as much as those of 
 
 /// golden/sample_logits.json.gz is made anew whenever the sample model is.
 void check_sample_logits(const std::string& device) {
-  const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  const std::filesystem::path sample = test::in_source("samples/models/kvscope-tiny");
   if (!std::filesystem::exists(sample / "model.safetensors")) return test::skip("the sample model is not there");
   const nlohmann::json golden = test::read_golden("tests/engine/golden/sample_logits.json");
   const engine::LoadedModel model = engine::LoadedModel::load(sample, {device, "float32"});

@@ -7,6 +7,7 @@
 #include "engine/scorer/kvpop_scorer.h"
 #include "engine/scorer/loaded_model.h"
 #include "tests/engine/small_model.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
@@ -132,7 +133,7 @@ TEST_CASE("the scorer's state goes on wherever it is cut, in blocks or in steps"
 }
 
 TEST_CASE("a scorer file of the wrong kind or shape is refused", "[engine][scorer]") {
-  const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  const std::filesystem::path sample = test::in_source("samples/models/kvscope-tiny");
   if (!gate_format(sample)) return test::skip("the sample model is not there");
   const LoadedModel model = LoadedModel::load(sample, {"cpu", "float32"});
   CHECK(model.scorer()->kind() == "kvpop_mlstm");

@@ -12,6 +12,7 @@
 #include "engine/core/support/error.h"
 #include "engine/decode/run.h"
 #include "tests/engine/engine_process.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 
 namespace kvscope {
@@ -19,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-const std::filesystem::path kSample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+const std::filesystem::path kSample = test::in_source("samples/models/kvscope-tiny");
 
 bool has_sample() { return std::filesystem::exists(kSample / "model.safetensors"); }
 

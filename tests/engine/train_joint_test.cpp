@@ -16,6 +16,7 @@
 #include "engine/jobs/train/gate_module.h"
 #include "tests/engine/train_support.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/folders.h"
 #include "tests/support/temp_folder.h"
 
 using namespace kvscope;
@@ -117,7 +118,7 @@ std::vector<double> from_nothing(const nlohmann::json& recipe, const fs::path& o
   JobContext context;
   context.row = [&](const std::string&, const nlohmann::json& row) { losses.push_back(row["loss_output"]); };
   train_job({{"recipe", recipe},
-             {"data", (fs::path(KVSCOPE_SOURCE_DIR) / "samples/recipes/palindrome").string()},
+             {"data", test::in_source("samples/recipes/palindrome")},
              {"output", output.string()},
              {"device", "cpu"},
              {"threads", 1}},

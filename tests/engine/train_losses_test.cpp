@@ -13,6 +13,7 @@
 #include "engine/jobs/train/gate_method.h"
 #include "engine/jobs/train/gate_module.h"
 #include "engine/jobs/train/scorer_module.h"
+#include "tests/support/folders.h"
 
 using namespace kvscope;
 using namespace kvscope::engine;
@@ -21,7 +22,7 @@ namespace {
 
 const nlohmann::json& golden() {
   static const nlohmann::json numbers =
-      read_json(KVSCOPE_SOURCE_DIR "/tests/engine/golden/losses.json", {.max_bytes = 1u << 20});
+      read_json(test::in_source("tests/engine/golden/losses.json"), {.max_bytes = 1u << 20});
   return numbers;
 }
 

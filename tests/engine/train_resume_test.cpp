@@ -13,6 +13,7 @@
 #include "engine/core/support/json_file.h"
 #include "engine/jobs/job.h"
 #include "tests/engine/train_support.h"
+#include "tests/support/folders.h"
 #include "tests/support/temp_folder.h"
 
 using namespace kvscope;
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 namespace {
 
 using test::kModel, test::kText;
-const fs::path kPalindrome = fs::path(KVSCOPE_SOURCE_DIR) / "samples/recipes/palindrome";
+const fs::path kPalindrome = test::in_source("samples/recipes/palindrome");
 
 nlohmann::json gate_recipe(const std::string& method) {
   return {{"name", "test"},

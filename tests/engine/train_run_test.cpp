@@ -17,6 +17,7 @@
 #include "engine/jobs/job.h"
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/optimizer.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kSamples = fs::path(KVSCOPE_SOURCE_DIR) / "samples";
+const fs::path kSamples = test::in_source("samples");
 
 bool has_sample() { return fs::exists(kSamples / "models/kvscope-tiny/tokenizer.json"); }
 

@@ -12,6 +12,7 @@
 #include "engine/jobs/tasks/palindrome.h"
 #include "engine/jobs/tasks/sequence.h"
 #include "engine/jobs/train/data_loader.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
@@ -19,8 +20,8 @@ using namespace kvscope::engine;
 
 namespace {
 
-const std::filesystem::path kModel = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
-const std::filesystem::path kText = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
+const std::filesystem::path kModel = test::in_source("samples/models/kvscope-tiny");
+const std::filesystem::path kText = test::in_source("samples/prompts/heldout.txt");
 
 bool has_sample() { return std::filesystem::exists(kModel / "tokenizer.json"); }
 
@@ -93,7 +94,7 @@ TEST_CASE("a palindrome is a list, more than 50 tokens, and the list backwards, 
   if (!has_sample()) return test::skip("no sample model");
   const std::string of = GENERATE("models/kvscope-tiny", "recipes/palindrome");
   CAPTURE(of);
-  const Tokenizer tokenizer = Tokenizer::load(std::filesystem::path(KVSCOPE_SOURCE_DIR) / "samples" / of);
+  const Tokenizer tokenizer = Tokenizer::load(test::source_folder() / "samples" / of);
   const PalindromeSequences sequences(tokenizer, {.length = 400}, 5), same(tokenizer, {.length = 400}, 5);
   CHECK(same.make(7).ids == sequences.make(7).ids);
   CHECK(sequences.make(8).ids != sequences.make(7).ids);
@@ -124,7 +125,7 @@ TEST_CASE("a palindrome is a list, more than 50 tokens, and the list backwards, 
 }
 
 TEST_CASE("of the palindrome recipes' tokenizer a number is one token, and the blank before it another") {
-  const Tokenizer tokenizer = Tokenizer::load(std::filesystem::path(KVSCOPE_SOURCE_DIR) / "samples/recipes/palindrome");
+  const Tokenizer tokenizer = Tokenizer::load(test::in_source("samples/recipes/palindrome"));
   for (const char* text : {" 07", " 70", " 99"}) CHECK(tokenizer.encode(text, false).size() == 2);
   // Two tokens a number, and a full stop with a line end: as many numbers as there is room for, at most 32.
   for (const auto& [length, numbers] : {std::pair(192, 32), std::pair(128, 16), std::pair(65, 1)}) {

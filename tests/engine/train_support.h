@@ -10,12 +10,13 @@
 #include "engine/core/files/weights/model_family.h"
 #include "engine/core/support/error.h"
 #include "engine/jobs/train/train_device.h"
+#include "tests/support/folders.h"
 #include "tests/support/skip.h"
 
 namespace kvscope::test {
 
-inline const std::filesystem::path kModel = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny",
-                                   kText = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
+inline const std::filesystem::path kModel = in_source("samples/models/kvscope-tiny"),
+                                   kText = in_source("samples/prompts/heldout.txt");
 
 /// Two layers of two KV heads of 8: small enough for loops.
 inline ModelConfig student_config() {

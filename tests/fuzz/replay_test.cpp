@@ -9,6 +9,7 @@
 #include "engine/core/support/json_file.h"
 #include "tests/fuzz/conversation.h"
 #include "tests/fuzz/format.h"
+#include "tests/support/folders.h"
 
 using namespace kvscope;
 
@@ -23,7 +24,7 @@ void replay(const std::string& name) {
   REQUIRE(format != fuzz::formats().end());
   int files = 0;
   fuzz::forget_peak();  // of the tests before
-  for (const auto& entry : fs::directory_iterator(fs::path(KVSCOPE_BINARY_DIR) / "tests/fuzz/corpus" / name)) {
+  for (const auto& entry : fs::directory_iterator(test::build_folder() / "tests/fuzz/corpus" / name)) {
     CAPTURE(entry.path().string());
     const auto start = std::chrono::steady_clock::now();
     CHECK(fuzz::read_anything(*format, read_file(entry.path(), std::size_t{64} << 20)) == "");
@@ -49,7 +50,7 @@ TEST_CASE("The fuzzers' messages are read or refused in a line", "[fuzz]") { rep
 TEST_CASE("The conversations that the fuzzer of messages begins with end in complete runs", "[fuzz]") {
   for (const char* name : {"answers-run", "answers-gate", "answers-read"}) {
     CAPTURE(name);
-    const fs::path path = fs::path(KVSCOPE_BINARY_DIR) / "tests/fuzz/corpus/cbor" / name;
+    const fs::path path = test::build_folder() / "tests/fuzz/corpus/cbor" / name;
     const RunRecord run = fuzz::run_of_messages(read_file(path, std::size_t{64} << 20));
     CHECK(run.status == RunStatus::complete);
     CHECK(run.n_tokens() > run.prompt_len);

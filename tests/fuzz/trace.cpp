@@ -7,6 +7,7 @@
 #include "engine/core/trace/trace_child.h"
 #include "tests/fuzz/format.h"
 #include "tests/fuzz/trace_fork.h"
+#include "tests/support/folders.h"
 
 namespace kvscope::fuzz {
 namespace {
@@ -16,7 +17,9 @@ void use(TraceReader reader) {
 }
 
 #ifdef KVSCOPE_TRACE_CHILD
-void read_file(const std::filesystem::path& file, std::string_view) { use({KVSCOPE_TRACE_CHILD, file}); }
+void read_file(const std::filesystem::path& file, std::string_view) {
+  use({test::in_build(KVSCOPE_TRACE_CHILD), file});
+}
 #else
 void read_file(const std::filesystem::path& file, std::string_view bytes) {
   const std::string wrong = read_in_fork([&] { use({"", file}); });

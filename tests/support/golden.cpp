@@ -5,10 +5,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/support/folders.h"
+
 namespace kvscope::test {
 
 nlohmann::json read_golden(const std::filesystem::path& file) {
-  std::filesystem::path path = KVSCOPE_SOURCE_DIR / file;
+  std::filesystem::path path = source_folder() / file;
   if (std::filesystem::exists(path.string() + ".gz")) path += ".gz";
   const auto check = [&](bool good) {
     if (!good) throw std::runtime_error("cannot read " + path.string());

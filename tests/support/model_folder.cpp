@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "kernels/bfloat16.h"
+#include "tests/support/folders.h"
 
 namespace kvscope::test {
 namespace {
@@ -120,7 +121,7 @@ void write_model_folder(const fs::path& folder, const json& config, std::uint64_
                         const ModelFolderOptions& options) {
   fs::create_directories(folder);
   write_text(folder / "config.json", config.dump(1));
-  fs::copy_file(KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny/tokenizer.json", folder / "tokenizer.json",
+  fs::copy_file(in_source("samples/models/kvscope-tiny/tokenizer.json"), folder / "tokenizer.json",
                 fs::copy_options::overwrite_existing);
   const std::vector<NamedShape> tensors = tensor_shapes(ModelConfig::load(folder));
   std::vector<std::vector<std::byte>> bytes;

@@ -361,13 +361,13 @@ TEST_CASE("Shift and a drag mark a range, whose share in the head and in all hea
     const auto rect = *s.window.items.find("layers.strip");
     return ImVec2{rect.x + rect.w * (static_cast<float>(token) + 0.5f) / 180, rect.centre_y()};
   };
-  io.KeyShift = true;
+  hold({.shift = true});
   for (const auto& [token, down] : {std::pair{40, false}, {40, true}, {50, true}, {69, true}, {69, false}}) {
     io.MousePos = at(token);
     io.MouseDown[0] = down;
     s.draw(1);
   }
-  io.KeyShift = false;
+  hold({});
   CHECK(s.selection.brush == TokenSpan{40, 70});
   CHECK(s.selection.token == -1);
   int in_head = 0, in_all = 0;

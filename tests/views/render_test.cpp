@@ -76,7 +76,7 @@ TEST_CASE("rendering a figure twice gives the same bytes") {
 TEST_CASE("a PDF carries no date of today") {
   const std::string pdf = render_pdf(all_figures().front());
   CHECK(pdf.starts_with("%PDF-"));
-  CHECK(pdf.find("CreationDate (20000101000000Z)") != std::string::npos);
+  CHECK(std::regex_search(pdf, std::regex("CreationDate \\((D:)?20000101000000Z")));  // Cairo 1.18 has the D:
   CHECK(pdf.find("ModDate") == std::string::npos);
 }
 

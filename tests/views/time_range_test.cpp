@@ -139,14 +139,14 @@ TEST_CASE("The wheel over the timeline zooms at the cursor, with Shift it scroll
   CHECK(zoomed.size() == Approx(4000 * 0.512).margin(3));
   CHECK(zoomed.begin + zoomed.size() * 0.25 == Approx(1000).margin(8));  // a pixel is 8 tokens
   CHECK(s.selection.rows.empty());
-  ImGui::GetIO().KeyShift = true;
+  hold({.shift = true});
   turn_wheel(quarter, -1, draw);
-  ImGui::GetIO().KeyShift = false;
+  hold({});
   CHECK(shown_span(s.selection, 4000).size() == zoomed.size());
   CHECK(shown_span(s.selection, 4000).begin > zoomed.begin);
-  ImGui::GetIO().KeyCtrl = true;
+  hold({.ctrl = true});
   turn_wheel(quarter, 2, draw);
-  ImGui::GetIO().KeyCtrl = false;
+  hold({});
   CHECK(shown_rows(s.selection, 4000).size() == Approx(2560).margin(3));
   for (int i = 0; i < 40; ++i) turn_wheel(quarter, 2, draw);
   CHECK(shown_span(s.selection, 4000).size() == kLeastSpan);

@@ -7,6 +7,7 @@
 
 #include "engine/core/record/run_record.h"
 #include "tests/views/view_support.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::test {
 
@@ -35,6 +36,16 @@ struct Stage {
   views::ViewContext context{&a, nullptr, &selection, [this](const std::string& id) { command = id; }};
   ViewType view;
 };
+
+/// These keys are held until the next call.
+struct Modifiers {
+  bool ctrl = false, shift = false, alt = false;
+};
+inline void hold(Modifiers keys) {
+  ImGuiIO& io = ImGui::GetIO();
+  io.KeyCtrl = keys.ctrl, io.KeyShift = keys.shift, io.KeyAlt = keys.alt;
+  views::set_modifiers(keys.ctrl, keys.shift, keys.alt, false);  // newer versions of ImGui go by events
+}
 
 /// The mouse is there, and its wheel turns by so many notches.
 template <typename Draw>

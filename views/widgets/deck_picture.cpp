@@ -12,8 +12,9 @@
 namespace kvscope::views {
 namespace {
 
-constexpr int kRows = 48;
-constexpr int kEvictionRows = static_cast<int>(kRows * kEvictionShare), kCacheRows = kRows - kEvictionRows - 1;
+constexpr int kPictureRows = 48;
+constexpr int kEvictionRows = static_cast<int>(kPictureRows * kEvictionShare),
+              kCacheRows = kPictureRows - kEvictionRows - 1;
 
 /// [n_tokens]: tokens of the head that leave at each query.
 std::vector<int> evictions(const RunRecord& run, int layer, int kv_head) {
@@ -51,12 +52,13 @@ DeckPicture deck_picture(const RunRecord& run, int layer, int kv_head, int max_c
   const std::vector<int> left = evictions(run, layer, kv_head);
   const int n = static_cast<int>(occ.sinks.size());
   const SpanCells cells({0, n}, max_columns);
-  DeckPicture picture{.image = {{},
-                                cells.cells,
-                                kRows,
-                                std::vector<Colour>(static_cast<std::size_t>(cells.cells) * kRows, Colour{0, 0, 0, 0})},
-                      .most_cached = highest(occ),
-                      .most_evicted = left.empty() ? 0 : *std::ranges::max_element(left)};
+  DeckPicture picture{
+      .image = {{},
+                cells.cells,
+                kPictureRows,
+                std::vector<Colour>(static_cast<std::size_t>(cells.cells) * kPictureRows, Colour{0, 0, 0, 0})},
+      .most_cached = highest(occ),
+      .most_evicted = left.empty() ? 0 : *std::ranges::max_element(left)};
   for (int c = 0; c < cells.cells && n > 0; ++c) {
     const TokenSpan bin = cells.tokens(c);
     double sinks = 0, kept = 0, all = 0, evicted = 0;
@@ -69,9 +71,11 @@ DeckPicture deck_picture(const RunRecord& run, int layer, int kv_head, int max_c
     const auto level = [&](double sum, int most, int rows) {
       return most == 0 ? 0 : static_cast<int>(std::lround(sum / bin.size() / most * rows));
     };
-    const auto cached = [&](double sum) { return kRows - kCacheRows + level(sum, picture.most_cached, kCacheRows); };
+    const auto cached = [&](double sum) {
+      return kPictureRows - kCacheRows + level(sum, picture.most_cached, kCacheRows);
+    };
     Column column{picture.image, c};
-    column.fill(kRows - kCacheRows, cached(sinks), state_colour(TokenState::sink, theme.dark));
+    column.fill(kPictureRows - kCacheRows, cached(sinks), state_colour(TokenState::sink, theme.dark));
     column.fill(cached(sinks), cached(kept), state_colour(TokenState::kept, theme.dark));
     column.fill(cached(kept), cached(all), state_colour(TokenState::window, theme.dark));
     column.fill(0, kEvictionRows, mix(theme.palette.panel, state_colour(TokenState::evicted, theme.dark), 0.6));

@@ -9,8 +9,6 @@
 namespace kvscope::views {
 namespace {
 
-std::string number(double v) { return std::isnan(v) ? std::string("–") : format_number(v, 3); }
-
 std::vector<MarkedHeads::Row> rows_of(const std::optional<CommonOracle>& common, const RunRecord& run, Metric chosen,
                                       std::int32_t q, const HeadSet& heads) {
   std::vector<MarkedHeads::Row> rows;
@@ -21,7 +19,8 @@ std::vector<MarkedHeads::Row> rows_of(const std::optional<CommonOracle>& common,
     const HeadMap map = judged ? common->metric(run, info.metric, q) : head_metric(run, info.metric, q);
     const double marked = mean_over(map, heads);
     if (!std::isnan(marked))
-      rows.push_back({std::string(info.title), info.title_with_base(), number(marked), number(mean(map))});
+      rows.push_back(
+          {std::string(info.title), info.title_with_base(), number_or_dash(marked), number_or_dash(mean(map))});
   }
   return rows;
 }

@@ -1,7 +1,5 @@
 #include "views/widgets/oracle_table.h"
 
-#include <cmath>
-
 #include "views/figure/figure_builder.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/paired_oracle.h"
@@ -11,8 +9,6 @@ namespace {
 
 constexpr OracleMass kMasses[] = {OracleMass::mean, OracleMass::sum, OracleMass::rms, OracleMass::max};
 constexpr OracleWeight kWeights[] = {OracleWeight::mass, OracleWeight::value, OracleWeight::output};
-
-std::string number(double value) { return std::isnan(value) ? "–" : format_number(value, 3); }
 
 }  // namespace
 
@@ -66,12 +62,12 @@ void OracleTable::draw(const OracleAnswers& answers, bool beside_b) {
     ImGui::TableNextColumn();
     text_in(p.muted, row.name);
     ImGui::TableNextColumn();
-    text_in(p.text, number(row.of_head));
+    text_in(p.text, number_or_dash(row.of_head));
     const ImVec2 min = ImGui::GetItemRectMin();
     ImGui::TableNextColumn();
-    text_in(p.text, number(row.pooled));
+    text_in(p.text, number_or_dash(row.pooled));
     services_.items->add_text("inspector.oracle." + row.name, item_rect(min, ImGui::GetItemRectMax()),
-                              number(row.of_head) + " | " + number(row.pooled));
+                              number_or_dash(row.of_head) + " | " + number_or_dash(row.pooled));
   }
   ImGui::EndTable();
 }

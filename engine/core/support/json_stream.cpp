@@ -152,6 +152,9 @@ void stream_json(std::string_view text, const std::string& file, const ReadLimit
   if (const std::size_t nul = text.find('\0'); nul != text.npos) {
     throw Error({.file = file, .where = "byte " + std::to_string(nul), .found = "NUL byte", .expected = "JSON"});
   }
+  if (text.empty()) {  // of which versions of nlohmann speak differently
+    throw Error({.file = file, .where = "line 1, column 1", .found = "unexpected end of input", .expected = "JSON"});
+  }
   Guard guard(text, file, limits, events);
   guard.check_numbers(limits.max_number);
   const TrackedIterator begin(text.data(), &guard.furthest), end(text.data() + text.size(), &guard.furthest);

@@ -72,8 +72,14 @@ void write_raw_attribute(hid_t object, const char* name, hid_t type, hid_t space
 H5Id write_whole(hid_t parent, const char* path, hid_t type, hid_t space, const void* values) {
   const std::string action = std::string("write ") + path;
   H5Id dataset(H5Dcreate2(parent, path, type, space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT), action);
-  h5_check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), action);
-  h5_check(H5Dflush(dataset), action);  // small data wait for the close, whose failure nobody hears
+  try {
+    h5_check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), action);
+    h5_check(H5Dflush(dataset), action);  // small data would wait for the close, which reports no failure
+  } catch (...) {
+    // HDF5 1.14 frees a dataset that it cannot close, keeps its id, and crashes when any other file is closed.
+    dataset.leak();
+    throw;
+  }
   return dataset;
 }
 

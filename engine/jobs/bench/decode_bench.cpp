@@ -79,7 +79,7 @@ double bytes_per_step(const LoadedModel& model, const SlotCache& cache, const To
   return elements * element + scoring;
 }
 
-std::string row_text(const json& row) {
+std::string decode_row_text(const json& row) {
   char text[320];
   const json& ms = row["ms_per_step"];
   std::snprintf(text, sizeof text,
@@ -168,7 +168,8 @@ json decode_bench(const JsonObject& args_json, JobContext& context) {
   return bench_rows(
       model, args, context,
       {{"read_bytes_per_s", read_rate}, {"prompt_tokens", args.prompt_tokens}, {"max_tokens", args.max_tokens}},
-      [&](const std::string& policy) { return bench_policy(model, args, read_rate, policy, context); }, row_text);
+      [&](const std::string& policy) { return bench_policy(model, args, read_rate, policy, context); },
+      decode_row_text);
 }
 
 }  // namespace kvscope::engine

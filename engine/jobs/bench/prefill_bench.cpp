@@ -62,7 +62,7 @@ Limits measure_limits(const LoadedModel& model, const PrefillArgs& args) {
   return limits;
 }
 
-std::string row_text(const json& row) {
+std::string prefill_row_text(const json& row) {
   char text[320];
   std::snprintf(
       text, sizeof text,
@@ -134,7 +134,7 @@ json prefill_bench(const JsonObject& args_json, JobContext& context) {
         if (context.cancelled != nullptr && *context.cancelled) return nullptr;
         return bench_policy(model, args, limits, policy);
       },
-      row_text);
+      prefill_row_text);
   if (result["status"] == "complete") result["read_bytes_per_s"] = measure_read_rate(model);
   return result;
 }

@@ -8,9 +8,9 @@
 namespace kvscope::engine {
 namespace {
 
-constexpr int kNumbers = 32;                             // App. G
-constexpr int kShortestGap = 51;                         // tokens of the instruction: "longer than 50 tokens"
-constexpr std::uint64_t kEvalSalt = 0x70616c696e64726f;  // "palindro": no seed of a training stream
+constexpr int kNumbers = 32;                                   // App. G
+constexpr int kShortestGap = 51;                               // tokens of the instruction: "longer than 50 tokens"
+constexpr std::uint64_t kPalindromeSalt = 0x70616c696e64726f;  // "palindro": no seed of a training stream
 constexpr std::string_view kInstruction =
     "\nRead the list of numbers above once more and keep every one of them in mind, with its place in the list. Then write "
     "the same numbers again in the opposite order: begin with the last one, go on with the one before it, and end with the "
@@ -22,7 +22,7 @@ void append_as(TokenRole role, const TokenIds& ids, TaskSequence& sequence) {
 }
 
 TaskQuestion make(const TaskMaterial& material, std::uint64_t index, int length) {
-  const PalindromeSequences sequences(material.tokenizer, {.length = length}, material.seed ^ kEvalSalt);
+  const PalindromeSequences sequences(material.tokenizer, {.length = length}, material.seed ^ kPalindromeSalt);
   const TaskSequence sequence = sequences.make(index);
   const AnswerSpan& span = sequence.spans.front();
   const auto begin = sequence.ids.begin() + span.begin, end = sequence.ids.begin() + span.end;

@@ -11,7 +11,7 @@ namespace kvscope::engine {
 namespace {
 
 /// Losses of a step, still on the device: reading them would stall the host.
-struct StepLosses {
+struct BaseLosses {
   at::Tensor all;         // weighted mean
   at::Tensor nll, roles;  // [B * T]
   double mean_of(TokenRole role) const {
@@ -21,7 +21,7 @@ struct StepLosses {
 };
 
 /// Adds the gradients of one batch, micro-batch by micro-batch.
-StepLosses accumulate(const DecoderModule& model, const Batch& batch, const BaseOptions& options, at::Device device) {
+BaseLosses accumulate(const DecoderModule& model, const Batch& batch, const BaseOptions& options, at::Device device) {
   const at::Tensor ids = ids_tensor(batch, device), roles = roles_tensor(batch, device);
   const auto n_positions = ids.size(1) - 1;
   const LossWeights& w = options.weights;
@@ -30,7 +30,7 @@ StepLosses accumulate(const DecoderModule& model, const Batch& batch, const Base
   const at::Tensor weight = by_role.index_select(0, target_roles);
   const at::Tensor share = weight / weight.sum();
 
-  StepLosses losses{.all = at::zeros({}, share.options()), .roles = target_roles};
+  BaseLosses losses{.all = at::zeros({}, share.options()), .roles = target_roles};
   std::vector<at::Tensor> nll;
   const int at_once = std::gcd(batch.size, options.micro_batch);  // a device's share may be less than a micro-batch
   for (std::int64_t begin = 0; begin < batch.size; begin += at_once) {
@@ -57,7 +57,7 @@ nlohmann::json run_base_phase(const Training& training) {
                       training.device.is_cuda() ? at::kBFloat16 : at::kFloat, /*trained=*/true);
   model.initialise(recipe.seed);
   AdamW optimizer(model.parameters(), options.optimizer);
-  StepLosses losses;
+  BaseLosses losses;
   nlohmann::json facts = run_steps(
       training, options, *sequences, optimizer,
       {.name = "base",

@@ -6,11 +6,10 @@
 
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/json_file.h"
+#include "engine/jobs/train/corpus.h"
 
 namespace kvscope::engine {
 namespace {
-
-constexpr std::size_t kMaxTokenizerBytes = 64u << 20;
 
 void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& json) {
   write_file_atomic(path, json.dump(2) + "\n");

@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 static_assert(std::endian::native == std::endian::little, "text.u16 is read as it lies in the file");
 
 constexpr std::size_t kMaxBytes = std::size_t{8} << 30;
-constexpr std::size_t kMaxTokenizerBytes = 64u << 20;
 
 std::vector<std::int32_t> read_tokens(const fs::path& path, int vocab_size) {
   const std::string bytes = read_file(path, kMaxBytes);

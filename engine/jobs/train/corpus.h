@@ -1,6 +1,7 @@
 #pragma once
 // The training text on disk: tokens and the tokenizer that made them.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -11,6 +12,8 @@
 #include "engine/jobs/tasks/task_item.h"
 
 namespace kvscope::engine {
+
+inline constexpr std::size_t kMaxTokenizerBytes = 64u << 20;
 
 /// What samples/recipes/prepare_corpus.py writes into one folder, or plain text.
 class Corpus {

@@ -58,13 +58,13 @@ struct GatePlan {
 
 /// What is trained: networks, an adapter or the base's weights, or networks and one of these. The student is the base
 /// where there is no adapter.
-struct Trained {
+struct TrainedGates {
   std::optional<GateModule> gate;
   std::optional<LoraAdapter> adapter;
   FlatParameters* base = nullptr;  // with all weights
   DecoderModule student;
 
-  Trained(DecoderModule& of, const GatePlan& plan, const Training& training, at::ScalarType type) : student(of) {
+  TrainedGates(DecoderModule& of, const GatePlan& plan, const Training& training, at::ScalarType type) : student(of) {
     const Recipe& recipe = training.recipe;
     if (plan.method.kind) {
       gate.emplace(*plan.method.kind, plan.hidden, recipe.model, training.device, plan.options.kernel);
@@ -158,7 +158,7 @@ at::Tensor no_output(const DecoderModule::Heads& heads) {
 }
 
 /// Adds the gradients of one batch.
-StepLosses accumulate(const DecoderModule& base, const Trained& trained, const GatePlan& plan, const Batch& batch,
+StepLosses accumulate(const DecoderModule& base, const TrainedGates& trained, const GatePlan& plan, const Batch& batch,
                       const GateStep& step) {
   const GateMethod& method = plan.method;
   const at::Tensor rows = ids_tensor(batch, base.embedding().device()), ids = rows.narrow(1, 0, rows.size(1) - 1);
@@ -200,7 +200,7 @@ StepLosses accumulate(const DecoderModule& base, const Trained& trained, const G
 }
 
 /// Of the curve: what each head keeps as the training goes on (SP-KV Fig. 5), open_LAYER_HEAD. None where no gate is.
-std::vector<std::string> loss_columns(const Trained& trained, const ModelConfig& model) {
+std::vector<std::string> loss_columns(const TrainedGates& trained, const ModelConfig& model) {
   std::vector<std::string> columns = {"loss_all", "loss_output", "gate_mean", "gate_open"};
   for (int layer = 0; layer < model.n_layers && trained.gate; ++layer) {
     for (int head = 0; head < model.n_kv_heads; ++head)
@@ -225,8 +225,8 @@ std::string describe(const std::vector<double>& losses) {
   return text;
 }
 
-nlohmann::json run_stage(const Training& training, const DecoderModule& base, const GatePlan& plan, Trained& trained,
-                         const GateStage& stage) {
+nlohmann::json run_stage(const Training& training, const DecoderModule& base, const GatePlan& plan,
+                         TrainedGates& trained, const GateStage& stage) {
   PhaseOptions phase = plan.options;
   phase.length = stage.length;
   AdamW optimizer = trained.optimizer(plan.options);
@@ -249,7 +249,7 @@ nlohmann::json run_stage(const Training& training, const DecoderModule& base, co
 }
 
 /// Into a folder of the stage's name, which it returns.
-std::filesystem::path save(const Training& training, const GatePlan& plan, const Trained& trained,
+std::filesystem::path save(const Training& training, const GatePlan& plan, const TrainedGates& trained,
                            const GateStage& stage) {
   const std::filesystem::path folder = training.output / plan.name_of(stage);
   if (trained.gate) {
@@ -282,7 +282,7 @@ nlohmann::json run_gate_phase(const Training& training) {
   } else {
     read_model(training.base, base);
   }
-  Trained trained(base, plan, training, type);
+  TrainedGates trained(base, plan, training, type);
   nlohmann::json facts = {{"status", "done"}, {"parameters", trained.n_parameters()}};
   for (const GateStage& stage : plan.options.stages) {
     nlohmann::json of_stage = run_stage(training, base, plan, trained, stage);

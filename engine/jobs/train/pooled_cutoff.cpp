@@ -8,11 +8,11 @@
 
 namespace kvscope::engine {
 namespace {
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNoCutoff = std::numeric_limits<double>::infinity();
 }
 
 at::Tensor PooledCutoff::of_queries(const at::Tensor& values) const {
-  const at::Tensor none = at::full({values.size(0), 1}, -kInfinity, values.options());
+  const at::Tensor none = at::full({values.size(0), 1}, -kNoCutoff, values.options());
   return at::cat({none, values}, 1).index_select(1, point + 1).unsqueeze(0);
 }
 

@@ -133,7 +133,7 @@ class FastProducts {
 };
 
 /// What is trained: scorers, and with an adapter the base that they are for; the student is the base where there is none.
-struct Trained {
+struct TrainedScorer {
   DecoderModule base;
   ScorerModule scorer;
   std::optional<LoraAdapter> adapter;
@@ -142,7 +142,7 @@ struct Trained {
   static at::ScalarType type_of(const Training& training) {
     return training.device.is_cuda() ? at::kBFloat16 : at::kFloat;
   }
-  explicit Trained(const Training& training)
+  explicit TrainedScorer(const Training& training)
       : base(training.recipe.model, training.recipe.length(), training.device, type_of(training), /*trained=*/false),
         scorer(*training.recipe.scorer, training.recipe.model, training.device),
         student(base) {
@@ -222,7 +222,7 @@ class LossSums {
 };
 
 /// Where the base was trained here, the model's own scorer; else a gate's folder, in facts["folder"].
-void save(const Training& training, const Trained& trained, nlohmann::json& facts) {
+void save(const Training& training, const TrainedScorer& trained, nlohmann::json& facts) {
   const ScorerOptions& options = *training.recipe.scorer;
   if (training.recipe.base) return write_scorer(training.output, trained.scorer, options);
   const std::filesystem::path folder = training.output / name_of(options);
@@ -240,7 +240,7 @@ nlohmann::json run_scorer_phase(const Training& training) {
   const FastProducts fast_products;
   // Sequences that the base has not seen: a scorer should not learn attention to memorised text.
   const auto sequences = training.sequences(recipe.seed ^ kScorerSalt);
-  Trained trained(training);
+  TrainedScorer trained(training);
   AdamW optimizer(trained.scorer.parameters(), options.optimizer);
   if (trained.adapter) {
     optimizer.add(trained.adapter->parameters(), options.adapter->learning_rate / options.optimizer.learning_rate);

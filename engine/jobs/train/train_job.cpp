@@ -70,7 +70,6 @@ std::string markdown(const nlohmann::json& result) {
   return text.empty() ? text : "| held out, teacher-forced | value |\n|---|---|\n" + text;
 }
 
-constexpr std::size_t kMaxTokenizerBytes = 64u << 20;
 constexpr char kResult[] = "training.json";  // what a training that is done says of itself
 
 /// What is trained from what, and on what kind of device: two trainings of one identity go the same way.

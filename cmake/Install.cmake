@@ -1,0 +1,43 @@
+# `cmake --install` and CPack's .deb: programs, samples, desktop file, icon, man pages, completions.
+include(GNUInstallDirs)
+if(TARGET kvscope)
+  install(TARGETS kvscope RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(DIRECTORY samples/gates samples/prompts samples/recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples
+          PATTERN __pycache__ EXCLUDE)
+  install(DIRECTORY samples/models/kvscope-tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples/models)
+  install(FILES assets/kvscope.desktop DESTINATION ${CMAKE_INSTALL_DATADIR}/applications)
+  install(FILES assets/kvscope.svg DESTINATION ${CMAKE_INSTALL_DATADIR}/icons/hicolor/scalable/apps)
+  # The program writes its own manual and completions, from the tables that --help and the parser use.
+  install(CODE "
+    set(share \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")
+    foreach(page man/man1/kvscope.1=manual bash-completion/completions/kvscope=completions,bash
+                 zsh/vendor-completions/_kvscope=completions,zsh fish/vendor_completions.d/kvscope.fish=completions,fish)
+      string(REGEX REPLACE \"=.*\" \"\" file \"\${page}\")
+      string(REGEX REPLACE \".*=\" \"\" words \"\${page}\")
+      string(REPLACE \",\" \";\" words \"\${words}\")
+      get_filename_component(folder \"\${share}/\${file}\" DIRECTORY)
+      file(MAKE_DIRECTORY \"\${folder}\")
+      execute_process(COMMAND \"$<TARGET_FILE:kvscope>\" \${words} OUTPUT_FILE \"\${share}/\${file}\" COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()
+    execute_process(COMMAND gzip -9nf \"\${share}/man/man1/kvscope.1\" COMMAND_ERROR_IS_FATAL ANY)")
+endif()
+if(TARGET kvscope-engine)
+  # In a wheel LibTorch is the package torch beside ours. Elsewhere kvscope finds it (app/process/torch_folder.cpp).
+  set_target_properties(kvscope-engine PROPERTIES INSTALL_RPATH "$ORIGIN/../../torch/lib")
+  install(TARGETS kvscope-engine RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES LICENSE NOTICE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_PACKAGE_CONTACT "KVScope <kvscope@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Shows which tokens a language model keeps in its KV cache")
+set(CPACK_PACKAGE_HOMEPAGE_URL "")
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# Not a package of Debian: kvscope says how to get it.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "fonts-inter, fonts-jetbrains-mono, fonts-dejavu-core, libgl1")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3-venv")
+include(CPack)

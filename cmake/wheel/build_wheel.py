@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""build_wheel.py BUILD TORCH OUTPUT: packs a build with KVSCOPE_STATIC as a wheel. Called by ./setup --wheel.
+
+TORCH is the folder of the torch that the engine was built against; the wheel asks for the same minor version. The platform tag names the newest glibc that any file
+asks for. Same build, same bytes.
+"""
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parent.parent
+LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
+# Debian's packages whose code or fonts are in the wheel, by archive, library or file: their terms go with it.
+SHIPPED = """libhdf5-dev libaec-dev zlib1g-dev libimgui-dev libstb-dev libcairo2-dev libpixman-1-dev libfontconfig-dev
+    libfreetype-dev libexpat1-dev libpng-dev libbrotli-dev libglfw3 libx11-6 libxcb1 libxau6 libxdmcp6 libbsd0 libmd0
+    nlohmann-json3-dev libstdc++6 fonts-inter fonts-jetbrains-mono fonts-dejavu-core""".split()
+X11 = ["libX11.so.6", "libxcb.so.1", "libXau.so.6", "libXdmcp.so.6", "libbsd.so.0", "libmd.so.0"]
+FONTS = {  # those of views/figure/font_files.cpp
+    "opentype/inter": ["Inter-Regular.otf", "Inter-SemiBold.otf"],
+    "truetype/jetbrains-mono": ["JetBrainsMono-Regular.ttf"],
+    "truetype/dejavu": ["DejaVuSans.ttf", "DejaVuSans-Bold.ttf", "DejaVuSansMono.ttf"],
+}
+
+
+def newest_glibc(files):
+    """(2, 35): the newest version of glibc among the symbols that the files need."""
+    versions = set()
+    for file in files:
+        symbols = subprocess.run(["objdump", "-T", file], capture_output=True, text=True, check=True).stdout
+        versions |= {(int(major), int(minor)) for major, minor in re.findall(r"\(GLIBC_(\d+)\.(\d+)[.\d]*\)", symbols)}
+    return max(versions)
+
+
+def copy_files(package):
+    (package / "lib/x11").mkdir(parents=True)
+    shutil.copy(LIBRARIES / "libglfw.so.3", package / "lib")
+    for name in X11:
+        shutil.copy(LIBRARIES / name, package / "lib/x11")
+    fonts = package / "share/kvscope/fonts"
+    fonts.mkdir(parents=True)
+    for folder, names in FONTS.items():
+        for name in names:
+            shutil.copy(Path("/usr/share/fonts") / folder / name, fonts)
+    shutil.copy(HERE / "fonts.conf", fonts)
+    shutil.copy(HERE / "__main__.py", package)
+
+
+def write_metadata(info, version, torch, platform):
+    (info / "licenses").mkdir(parents=True)
+    for name in ["LICENSE", "NOTICE"]:
+        shutil.copy(SOURCE / name, info / "licenses")
+    for package in SHIPPED:
+        shutil.copy(f"/usr/share/doc/{package}/copyright", info / "licenses" / package)
+    metadata = (HERE / "METADATA.in").read_text().replace("@VERSION@", version).replace("@TORCH@", torch)
+    (info / "METADATA").write_text(metadata + (SOURCE / "README.md").read_text())
+    (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: kvscope\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n")
+    (info / "entry_points.txt").write_text("[console_scripts]\nkvscope = kvscope.__main__:main\n")
+
+
+def main(build, torch, output):
+    torch_version = re.search(r"__version__ = '(\d+\.\d+)", (torch / "version.py").read_text())[1]
+    version = re.search(r"project\(kvscope VERSION ([\d.]+)", (SOURCE / "CMakeLists.txt").read_text())[1]
+    with tempfile.TemporaryDirectory() as stage:
+        package, info = Path(stage) / "kvscope", Path(stage) / f"kvscope-{version}.dist-info"
+        subprocess.run(["cmake", "--install", build, "--prefix", package, "--strip"], check=True, stdout=subprocess.DEVNULL)
+        for unused in ["applications", "icons", "doc", "man", "bash-completion", "zsh", "fish"]:
+            shutil.rmtree(package / "share" / unused)
+        copy_files(package)
+        programs = [file for file in package.rglob("*") if file.is_file() and file.read_bytes()[:4] == b"\x7fELF"]
+        major, minor = newest_glibc(programs)
+        write_metadata(info, version, torch_version, f"manylinux_{major}_{minor}_x86_64")
+        subprocess.run([sys.executable, "-m", "wheel", "pack", "--dest-dir", output, stage], check=True)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
