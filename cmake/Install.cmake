@@ -1,10 +1,12 @@
-# `cmake --install` and CPack's .deb: programs, samples, desktop file, icon, man pages, completions.
+# `cmake --install` and CPack's .deb: programs and samples (the component that a wheel takes), desktop file, icon, man page,
+# completions.
 include(GNUInstallDirs)
 if(TARGET kvscope)
-  install(TARGETS kvscope RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS kvscope RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
   install(DIRECTORY samples/gates samples/prompts samples/recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples
-          PATTERN __pycache__ EXCLUDE)
-  install(DIRECTORY samples/models/kvscope-tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples/models)
+          COMPONENT program PATTERN __pycache__ EXCLUDE)
+  install(DIRECTORY samples/models/kvscope-tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples/models
+          COMPONENT program)
   install(FILES assets/kvscope.desktop DESTINATION ${CMAKE_INSTALL_DATADIR}/applications)
   install(FILES assets/kvscope.svg DESTINATION ${CMAKE_INSTALL_DATADIR}/icons/hicolor/scalable/apps)
   # The program writes its own manual and completions, from the tables that --help and the parser use.
@@ -22,9 +24,9 @@ if(TARGET kvscope)
     execute_process(COMMAND gzip -9nf \"\${share}/man/man1/kvscope.1\" COMMAND_ERROR_IS_FATAL ANY)")
 endif()
 if(TARGET kvscope-engine)
-  # In a wheel LibTorch is the package torch beside ours. Elsewhere kvscope finds it (app/process/torch_folder.cpp).
+  # In a wheel LibTorch is the package torch beside ours. Elsewhere KVSCOPE_TORCH names its folder.
   set_target_properties(kvscope-engine PROPERTIES INSTALL_RPATH "$ORIGIN/../../torch/lib")
-  install(TARGETS kvscope-engine RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS kvscope-engine RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 endif()
 install(FILES LICENSE NOTICE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

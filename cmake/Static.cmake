@@ -22,6 +22,6 @@ function(kvscope_archives prefix kind)
   set_target_properties(PkgConfig::${prefix} PROPERTIES INTERFACE_LINK_LIBRARIES "${files};${CMAKE_DL_LIBS}")
 endfunction()
 if(KVSCOPE_STATIC)
-  # The engine shares libstdc++ with LibTorch.
-  set(KVSCOPE_STATIC_RUNTIME -static-libstdc++ -static-libgcc)
+  # Not libgcc, whose archive asks for a newer glibc than the rest. The engine shares libstdc++ with LibTorch.
+  set(KVSCOPE_STATIC_RUNTIME -static-libstdc++)
 endif()

@@ -4,6 +4,7 @@
 TORCH is the folder of the torch that the engine was built against; the wheel asks for the same minor version. The platform tag names the newest glibc that any file
 asks for. Same build, same bytes.
 """
+import os
 import re
 import shutil
 import subprocess
@@ -66,14 +67,17 @@ def main(build, torch, output):
     version = re.search(r"project\(kvscope VERSION ([\d.]+)", (SOURCE / "CMakeLists.txt").read_text())[1]
     with tempfile.TemporaryDirectory() as stage:
         package, info = Path(stage) / "kvscope", Path(stage) / f"kvscope-{version}.dist-info"
-        subprocess.run(["cmake", "--install", build, "--prefix", package, "--strip"], check=True, stdout=subprocess.DEVNULL)
-        for unused in ["applications", "icons", "doc", "man", "bash-completion", "zsh", "fish"]:
-            shutil.rmtree(package / "share" / unused)
+        install = ["cmake", "--install", build, "--component", "program", "--prefix", package, "--strip"]
+        subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
+        shutil.rmtree(package / "share/kvscope/samples/gates/smollm2-135m")  # 10 MB, for a model that ./setup fetches
         copy_files(package)
         programs = [file for file in package.rglob("*") if file.is_file() and file.read_bytes()[:4] == b"\x7fELF"]
         major, minor = newest_glibc(programs)
         write_metadata(info, version, torch_version, f"manylinux_{major}_{minor}_x86_64")
-        subprocess.run([sys.executable, "-m", "wheel", "pack", "--dest-dir", output, stage], check=True)
+        committed = subprocess.run(["git", "-C", SOURCE, "log", "-1", "--format=%ct"], capture_output=True, text=True).stdout
+        environment = os.environ | {"SOURCE_DATE_EPOCH": committed.strip() or "315532800"}
+        command = [sys.executable, "-m", "wheel", "pack", "--dest-dir", output, stage]
+        subprocess.run(command, check=True, env=environment)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ void HeadRetention::decide(std::int32_t n, std::span<const float> scores) {
     if (const std::int32_t scored = q - delay_; !scores.empty() && scored >= 0) score_of(scored) = scores[q - first_];
     const std::int32_t token = q - window_;
     if (token < n_sink_) continue;
-    if (const std::int32_t evicted = rule_->admit(token, score_of(token), &contests_); evicted >= 0) {
+    // Without scores there is nothing to look up, and a policy that evicts by attention may have dropped the token already.
+    const float score = scores.empty() ? 0.0f : score_of(token);
+    if (const std::int32_t evicted = rule_->admit(token, score, &contests_); evicted >= 0) {
       evict(evicted, defers_ && q > first_ ? first_ + n : q);
     }
   }

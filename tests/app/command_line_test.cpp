@@ -274,6 +274,19 @@ TEST_CASE("A broken or missing engine is exit code 3 with its last words") {
                    "told to fail at run");
 }
 
+TEST_CASE("An engine without LibTorch, or with another version of it, is one line with what to install") {
+  const std::string model = test::sample_model().string();
+  const auto run = [&](const std::string& words) {
+    return kvscope_run({"run", model, "--prompt", "x", "--engine", "echo '" + words + "' >&2; exit 127"});
+  };
+  check_error_line(
+      run("kvscope-engine: error while loading shared libraries: libtorch_cpu.so: cannot open shared object "
+          "file: No such file or directory"),
+      3, "LibTorch is missing: pip install 'kvscope[engine]'");
+  check_error_line(run("kvscope-engine: symbol lookup error: kvscope-engine: undefined symbol: _ZN3c105ErrorD1Ev"), 3,
+                   "this LibTorch is of another version");
+}
+
 TEST_CASE("run streams the answer to stdout and nothing else") {
   const auto result = kvscope_run(run_words({"--prompt", kPrompt, "--max-tokens", "6", "--seed", "3"}));
   CHECK(result.exit_code == 0);
@@ -333,7 +346,8 @@ TEST_CASE("Ctrl+C cancels a run, keeps its trace and exits with 130") {
   const auto trace = folder / "cut.h5";
   const auto result = test::run(
       {.argv = {test::kvscope().string(), "run", test::sample_model().string(), "--prompt", kPrompt, "--max-tokens",
-                "400", "--engine", test::fake_engine().string() + " --slow 40", "--trace", trace.string(), "--quiet"},
+                "400", "--engine", test::fake_engine().string() + " --slow " + std::to_string(40 * test::kSlowdown),
+                "--trace", trace.string(), "--quiet"},
        .interrupt_after = 3 * test::kSlowdown});
   CHECK(result.exit_code == 130);
   const auto inspected = kvscope_run({"inspect", trace.string(), "--json"});

@@ -63,7 +63,7 @@ Xvfb::Xvfb(int width, int height) {
   const std::string screen = std::to_string(width) + "x" + std::to_string(height) + "x24";
   process_ = std::make_unique<app::ChildProcess>(app::ChildProcess::start(
       {find_program("Xvfb").string(), "-displayfd", "1", "-screen", "0", screen, "-nolisten", "tcp", "-noreset"}));
-  const std::string number = first_line(process_->stdout_fd(), 20);
+  const std::string number = first_line(process_->stdout_fd(), 20 * kSlowdown);
   if (number.size() < 2) throw std::runtime_error("Xvfb did not start");
   display_ = ":" + number.substr(0, number.size() - 1);
 }
