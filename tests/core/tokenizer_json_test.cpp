@@ -176,7 +176,7 @@ TEST_CASE("Added tokens are numbered on from the vocabulary, and a file that say
       {{added("<s>", 258), added("<s>", 258), added("<t>", 259)}, {258, 259, 256}, ""},
       {{added("<s>", 520), added("<t>", 521)},
        {258, 259, 256},
-       "added_tokens[0]: \"<s>\" has id 520 in the file and 258 here, and so have 1 more another id"},
+       "added_tokens[0]: \"<s>\" has id 520 in the file and 258 here, and 1 more ids differ"},
       {{added("<t>", 259), added("<s>", 258)},
        {259, 258, 256},
        "added_tokens[0]: \"<t>\" has id 259 in the file and 258"},
@@ -274,7 +274,7 @@ TEST_CASE("A template that names no token, or an id past the vocabulary, is refu
   CHECK_THAT(refused({start, text}, {{"<s>", {{"ids", {-1}}}}}),
              Catch::Contains("ids: -1; expected an integer from 0"));
   CHECK_THAT(refused(json::array({start}), {{"<s>", {{"ids", {1}}}}}),
-             Catch::StartsWith("post_processor.single: no place for the text"));
+             Catch::StartsWith("post_processor.single: no entry for the text"));
   CHECK_THAT(refused({text, text}, json::object()), Catch::StartsWith("post_processor.single[1]: neither"));
   CHECK(refused({start, text}, {{"<s>", {{"ids", {1}}}}}) == "no error");
 }

@@ -198,7 +198,7 @@ TEST_CASE("policy defaults: a learned decay is refused where the gate has none, 
   const engine::LoadedModel without = test::gated_model({test::random_gate(GateKind::kvpop_mlstm, 16)});
   CHECK_THAT(
       error_of(without, "kvpop:decay=learned"),
-      Contains("decay: learned, and a gate without log_gamma; expected a gate that has a decay for each KV head"));
+      Contains("decay: learned, but the gate has no log_gamma; expected a gate that has a decay for each KV head"));
   CHECK_THAT(recorded(without, "kvpop"), Contains("decay=1"));
   const engine::LoadedModel with = test::gated_model({decaying_gate()});
   const RunRecord run = test::feed(with, ids(), kPrompt, "kvpop:decay=0.5").record;
