@@ -170,5 +170,5 @@ TEST_CASE("A machine without a thread, or a folder that was removed, is said in 
   if (real_engine().empty()) return;
   fs::create_directory(folder / "gone");
   const Result removed = shell("cd " + quoted(folder / "gone") + " && rmdir " + quoted(folder / "gone") + " && " + run);
-  check_error_line(removed, 3, "the current folder: it was removed; hint: change to a folder that is there");
+  check_error_line(removed, 3, "the current folder: it no longer exists; hint: change to a folder that exists");
 }
