@@ -291,7 +291,7 @@ int compare(const Arguments& arguments) {
 extern const CommandSpec compare_command = {
     "compare",
     "A B | TRACE --policy SPEC [--model PATH]",
-    "where two runs diverge, and what another policy would cost",
+    "show where two runs diverge, and what another policy would cost",
     "A and B are traces of the same prompts. Prints where their texts diverge, how much of each head's cache is the "
     "same, and the NLL of the tokens that both have. If one text is the beginning of the other, also recall with one "
     "oracle for both (as many tokens as the smaller budget, else 25 %). With --policy, the model reads the trace's "

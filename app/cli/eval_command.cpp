@@ -109,7 +109,7 @@ int evaluate(const Arguments& arguments) {
 extern const CommandSpec eval_command = {
     "eval",
     "MODEL [options]",
-    "what a model still finds, and how well it predicts a text, under several policies",
+    "test what a model still finds and how well it predicts a text, under several policies",
     "Asks seeded questions and decodes the answers. Answers are marked as exactly right or wrong, with Wilson's 95 % "
     "interval, and compared with the dense model on the same questions. docs/reference/tasks.md defines tasks and "
     "columns.",

@@ -146,7 +146,7 @@ int hybrid(const Arguments& arguments) {
 extern const CommandSpec hybrid_command = {
     "hybrid",
     "MODEL --texts FILE -o h.h5 [--signal NAME] [--strategies LIST] [--shares LIST]",
-    "which heads may become local, at which share and cost (SP-KV section 4)",
+    "measure which heads may become local, at which share and cost (SP-KV section 4)",
     "Ranks the KV heads by a signal, makes those of each strategy global and the others local, and reads the texts "
     "under each choice as kvscope score does. See docs/reference/studies.md for the definitions.",
     "  kvscope hybrid smollm2-135m --texts a.txt --policy wg-kv:window=128,sinks=4 -o h.h5",

@@ -222,7 +222,7 @@ int sweep(const Arguments& arguments) {
 extern const CommandSpec sweep_command = {
     "sweep",
     "RECIPE.json -o FILE.h5 [options]",
-    "many policies on the same texts and questions: fronts, knees, matched cost",
+    "run many policies on the same texts and questions: fronts, knees, matched cost",
     "RECIPE is a list or grid of policies with the texts to read and the tasks to ask (docs/reference/studies.md). "
     "The dense policy is always included. Every answer is saved in FILE.h5.answers at once; if a sweep stops, run "
     "the same command to continue.",

@@ -126,7 +126,7 @@ int what_if(const Arguments& arguments) {
 extern const CommandSpec what_if_command = {
     "what-if",
     "TRACE SPEC [--run N] [--oracle SPEC] [--model PATH [--gate PATH|NAME]]",
-    "what another policy would have kept, from recorded scores",
+    "preview what another policy would keep, from recorded scores",
     "A preview: it uses the recorded scores, although evicting other tokens in one layer changes the scores of the "
     "layers above it. To measure, run the model (kvscope run). If the run's policy has the same name, settings that "
     "SPEC leaves out are the run's. If the run lacks the scores that SPEC reads, as under full, give --model: a "
