@@ -94,7 +94,7 @@ TEST_CASE("tokenize --chat names the date that a chat has, unless one is given")
   };
   CHECK(last_object(tokens({"--json"}))["date"] == "26 Jul 2024");
   CHECK(last_object(tokens({"--json", "--date", "1 Jan 2030"})).count("date") == 0);
-  CHECK(tokens({}).err == "note: the chat has the template's date, 26 Jul 2024; --date gives another\n");
+  CHECK(tokens({}).err == "note: the chat has the template's date, 26 Jul 2024; set another with --date\n");
   CHECK(tokens({"--date", "1 Jan 2030"}).err.empty());
 }
 

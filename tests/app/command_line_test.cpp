@@ -521,7 +521,7 @@ TEST_CASE("heads of thresholded KVpop scores come with a warning") {
   REQUIRE(run.exit_code == 0);
   const auto result = kvscope_run({"heads", trace.string(), "--count", "6"});
   CHECK(result.exit_code == 0);
-  CHECK(result.err.find("warning: the scores of kvpop_mlstm have no common zero") != std::string::npos);
+  CHECK(result.err.find("warning: the scores of kvpop_mlstm are not comparable across heads") != std::string::npos);
   CHECK(result.out.find("strategy d: 6 of 24 heads global, share 0.25") != std::string::npos);
 }
 

@@ -315,7 +315,7 @@ TEST_CASE("compare --policy measures a run under its own policy with its changes
   }
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].starts_with(row + " "));
-  const std::string changed = "run 1 was changed at query " + run["recorded_changes"][0]["q"].dump() + " to ";
+  const std::string changed = "run 1 changed its policy at query " + run["recorded_changes"][0]["q"].dump() + " to ";
   CHECK(printed.out.find(changed + run["recorded_changes"][0]["policy"].get<std::string>()) != std::string::npos);
 }
 

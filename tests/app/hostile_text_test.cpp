@@ -137,7 +137,7 @@ TEST_CASE("An engine's last words are one short line") {
   for (const char* said : {"head -c 3000 /dev/zero >&2; exit 1", "yes x | head -c 3000 | tr '\\n' y >&2; exit 1",
                            "printf '\\033[31mred\\a' >&2; exit 1"}) {
     const Result result = kvscope_run({"run", sample_model().string(), "--prompt", "x", "--engine", said});
-    check_error_line(result, 3, "engine: it ended");
+    check_error_line(result, 3, "engine: it stopped");
     check_lines(result);
   }
 }

@@ -80,7 +80,7 @@ TEST_CASE("A model that is opened again has the policy, the gate and the chat th
     start.session.set_policy(PolicySpec::parse("wg-kv:threshold=0.3"));
     REQUIRE(start.chosen() == of_chatty);
     start.open(plain);
-    CHECK_THAT(start.log(), Catch::Contains("other-plain has no chat template: Chat is off"));
+    CHECK_THAT(start.log(), Catch::Contains("other-plain has no chat template. Chat is off"));
     start.session.set_policy(PolicySpec::parse("h2o:keep=30%,window=16"));
     start.workspace.undo().observe();
     CHECK(start.chosen() == of_plain);

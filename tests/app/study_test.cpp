@@ -189,7 +189,7 @@ TEST_CASE("Prompts of capture give the first as the prompt, and the recipe of a 
   program.run("file.open", {{"path", file("m.jsonl", R"({"messages": [{"role": "system", "content": "be brief"}, )"
                                                      R"({"role": "user", "content": "why?"}]})")}});
   CHECK(prompt() == "why?");
-  CHECK_THAT(notice(), Catch::Contains("the one line of m.jsonl"));
+  CHECK_THAT(notice(), Catch::Contains("the only line of m.jsonl"));
   program.run("file.open", {{"path", file("bad.jsonl", R"({"prompt": 7})")}});
   REQUIRE(program.banners().size() == 1);
   CHECK_THAT(program.banners()[0], Catch::Contains("bad.jsonl: first line"));

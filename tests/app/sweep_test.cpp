@@ -198,7 +198,7 @@ TEST_CASE("Ctrl+C leaves a sweep's answers, a dead engine too, and run the same 
   const auto died = Sweep{.folder = folder, .engine = fake_engine().string() + " --die-at-token 20"}.run();
   CAPTURE(died.err);
   CHECK(died.exit_code == 3);
-  CHECK(died.err.find("error: engine: it ended") != std::string::npos);
+  CHECK(died.err.find("error: engine: it stopped") != std::string::npos);
   CHECK(answers_in(folder / "s.h5.answers").size() >= n + 19);
   CHECK(Sweep{folder}.run().exit_code == 0);
   CHECK(study_difference(Sweep{folder}.study(), whole) == "");

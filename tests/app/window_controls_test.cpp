@@ -159,7 +159,7 @@ TEST_CASE("A short prompt runs under the policy that stands there: its budget is
   CHECK_FALSE(window.state()["preview"]["shown"].get<bool>());                      // what stands there was measured
   window.command("policy.set", {{"policy", "kvpop:budget=31,sinks=4,window=64"}});  // tokens are meant as they are
   window.frames(3);
-  CHECK_THAT(window.text("run.obstacle"), Catch::Contains("A budget of 31 tokens is less than"));
+  CHECK_THAT(window.text("run.obstacle"), Catch::Contains("A budget of 31 tokens is too small"));
 }
 
 TEST_CASE("What Quest reads is a number of tokens or a share of the run, by the same slider") {

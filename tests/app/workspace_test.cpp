@@ -575,7 +575,7 @@ TEST_CASE("A state that the disk refuses is not called saved, and is written whe
   start.now += std::chrono::seconds(2);
   start.wait([&] { return !start.session.messages().banners().empty(); });
   CHECK_THAT(start.session.messages().banners()[0].text,
-             Catch::StartsWith("The workspace is not kept for the next start"));
+             Catch::StartsWith("The workspace will not be restored at the next launch"));
   CHECK_FALSE(start.workspace.state()["saved"].get<bool>());
   CHECK(start.workspace.finish());
   fs::remove_all(folder / "workspace/workspace.json");
@@ -591,7 +591,8 @@ TEST_CASE("A setting that cannot be kept is a banner") {
   start.ui.dark = !start.ui.dark;
   start.now += std::chrono::seconds(2);
   start.wait([&] { return !start.session.messages().banners().empty(); });
-  CHECK_THAT(start.session.messages().banners()[0].text, Catch::StartsWith("A setting is not kept for the next start"));
+  CHECK_THAT(start.session.messages().banners()[0].text,
+             Catch::StartsWith("A setting will not be restored at the next launch"));
 }
 
 // The window could not be ended: two runs of one id were saved over each other without end.

@@ -131,7 +131,7 @@ TEST_CASE("gate: a convolution is as wide as the kernel says, and the score come
   const json good = read_json(folder / "gate.json");
   const auto line = [&](const char* key, const json& value) { return error_with(folder, good, key, value); };
   CHECK(good["delay"] == 2);
-  CHECK_THAT(line("kernel", 7), Catch::Contains("gate.json: delay: 2; expected 3, what a kernel of 7 sees behind"));
+  CHECK_THAT(line("kernel", 7), Catch::Contains("gate.json: delay: 2; expected 3, what a kernel of 7 sees after"));
   CHECK_THAT(line("kernel", 4), Catch::Contains("gate.json: kernel: 4; expected an odd number"));
   CHECK_THAT(line("kernel", 0), Catch::Contains("kernel: 0; expected an integer from 1"));
   CHECK_THAT(line("delay", 0), Catch::Contains("delay: 0; expected 2, what a kernel of 5 sees after a token"));

@@ -110,7 +110,7 @@ TEST_CASE("gate: a mapping that is wrong is refused by its key", "[core][gate]")
              Catch::Contains("files: \"../x.safetensors\" points outside the folder"));
   CHECK_THAT(line("files", {"/etc/passwd"}), Catch::Contains("files: \"/etc/passwd\" points outside the folder"));
   CHECK_THAT(line("files", json::array()), Catch::Contains("files: missing or empty"));
-  CHECK_THAT(line("files", "x"), Catch::Contains("files: no list; expected a list of texts"));
+  CHECK_THAT(line("files", "x"), Catch::Contains("files: not a list; expected a list of texts"));
   CHECK_THAT(line("files", {"x.gguf"}), Catch::Contains("x.gguf: neither a .safetensors nor a .pt file"));
   CHECK_THAT(line("files", {"x.safetensors", "x.safetensors"}), Catch::Contains("0.w: also in"));
   CHECK_THAT(line("tensors", json::object()),

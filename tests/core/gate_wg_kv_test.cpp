@@ -125,8 +125,7 @@ TEST_CASE("gate wg_kv: a gate of another model is refused by what differs", "[co
         file + ": a gate of n_layers 2; expected 3, as the model has; hint: the gate is for another model");
   CHECK_THAT(line([](ModelConfig& m) { m.n_layers = 1; }), Catch::Contains("n_layers 2; expected 1"));
   CHECK(line([](ModelConfig& m) { m.n_kv_heads = 4; }) ==
-        file + ": " + kPrefix +
-            "conv2.weight: shape [2, 6, 1]; expected [4, M, 1]; hint: the gate was made for another " +
+        file + ": " + kPrefix + "conv2.weight: shape [2, 6, 1]; expected [4, M, 1]; hint: the gate is for another " +
             "model, or of another kind");
   CHECK_THAT(line([](ModelConfig& m) { m.head_dim = 8; }),
              Catch::Contains(kPrefix + "pre_key_norm.weight: shape [4]; expected [8]"));

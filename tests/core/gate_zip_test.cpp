@@ -34,7 +34,7 @@ std::vector<Case> foreign_files() {
   tar.replace(257, 5, "ustar");
   const std::string good = small_file(kPickle);
   return {
-      {"nothing", "", "empty file; expected a .pt file; hint: the download did not begin"},
+      {"nothing", "", "empty file; expected a .pt file; hint: the download did not start"},
       {"text", "not a checkpoint", "not a ZIP archive; expected a .pt file as torch.save writes it"},
       {"a web page", "<!doctype html><html>404</html>", "HTML page"},
       {"a Git LFS pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:3f2a8888deadbeef\nsize 49\n",

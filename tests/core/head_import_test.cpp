@@ -190,7 +190,7 @@ TEST_CASE("heads: damaged and foreign head files are one line that names file an
        {"headkv", R"({"0-0": [1], "0-1": [1], "0-2": [1], "0-3": [1], "0-4": [1], "0-5": [1]})",
         "1 x 6 heads; expected"},
        {"json", "{}", "format: missing"},
-       {"json", R"({"format": "kvscope-heads", "version": 1, "full": 7})", "full: no table"},
+       {"json", R"({"format": "kvscope-heads", "version": 1, "full": 7})", "full: not a table"},
        {"json", R"({"format": "kvscope-heads", "version": 1, "full": [7]})", "full: a row that is not a list"},
        {"json", R"({"format": "kvscope-heads", "version": 1, "full": [[]]})", "full: a row that is not a list"},
        {"json", R"({"format": "kvscope-heads", "version": 1, "full": [["x", 0, 0], [0, 0, 0]]})", "; expected numbers"},
@@ -264,7 +264,7 @@ TEST_CASE("heads: tables with more layers or heads than any model has are refuse
   for (int i = 0; i < 4096; ++i) rows += ",[0]", row += ",0";
   const TempFolder folder;
   const auto tall = folder.write("tall", text(rows + "]")), wide = folder.write("wide", text(row + "]]"));
-  CHECK_THAT(error_of([&] { read("json", tall, {}); }), Contains("full: no table; expected a row per layer"));
+  CHECK_THAT(error_of([&] { read("json", tall, {}); }), Contains("full: not a table; expected a row per layer"));
   CHECK_THAT(error_of([&] { read("json", wide, {}); }), Contains("full: a row that is not a list"));
 }
 
@@ -283,7 +283,7 @@ TEST_CASE("heads: a choice that no format can say is refused before anything is 
   CHECK_THAT(refusal("hf", choice(0, 0, 2), ExitCode::usage), Contains("hf: window: 0; expected 1 or more tokens"));
   CHECK_THAT(refusal("block", choice(4, 0, 2), ExitCode::usage), Contains("block: window: 0"));
   CHECK_THAT(refusal("block", choice(4, 8, 0), ExitCode::usage),
-             Contains("n_heads_in_group: a model whose query heads"));
+             Contains("n_heads_in_group: a model with an unknown number of query heads"));
   for (const char* format : {"json", "duo"}) {
     CHECK_THAT(refusal(format, choice(-1, 8, 2), ExitCode::usage), Contains("a negative sink or recent size"));
     CHECK_THAT(refusal(format, choice(4, -1, 2), ExitCode::usage), Contains("a negative sink or recent size"));

@@ -102,7 +102,7 @@ TEST_CASE("heads: every strategy has a coverage, and C and D take as many heads 
         choose_heads({&run}, {.strategy = HeadStrategy::c, .count = 3, .seed = 6}).full);
   CHECK(choose_heads({&run}, {}).n_selected() == 2);  // a quarter of 6, rounded
 
-  CHECK_THAT(error_of([&] { by(HeadStrategy::a, 3); }), Contains("its share is its own, 6 of 6 heads"));
+  CHECK_THAT(error_of([&] { by(HeadStrategy::a, 3); }), Contains("this strategy has a fixed share, 6 of 6 heads"));
   CHECK_THAT(error_of([&] { by(HeadStrategy::d, 7); }), Contains("0 to 6, the model's KV heads"));
   CHECK_THAT(error_of([&] { choose_heads({&run}, {.share = 0.5, .count = 3}); }), Contains("one of them"));
   CHECK_THAT(error_of([&] { choose_heads({&run}, {.seed = 1}); }), Contains("strategy c"));
@@ -127,7 +127,7 @@ TEST_CASE("heads: a density made by one threshold on KVpop's scores is warned of
   run.policy = PolicySpec::parse("threshold:window=4,sinks=0");
   run.scorer.kind = "kvpop_mlstm";
   REQUIRE(warnings_of(choose_heads({&run}, {})).size() == 1);
-  CHECK_THAT(warnings_of(choose_heads({&run}, {}))[0], Contains("kvpop_mlstm have no common zero"));
+  CHECK_THAT(warnings_of(choose_heads({&run}, {}))[0], Contains("kvpop_mlstm are not comparable across heads"));
   CHECK(warnings_of(choose_heads({&run}, {.strategy = HeadStrategy::b})).empty());  // goes by no density
   run.scorer.kind = GENERATE("sp_kv", "wg_kv", "dms", "kvzap_mlp", "random");
   CHECK(warnings_of(choose_heads({&run}, {})).empty());

@@ -53,7 +53,7 @@ TEST_CASE("A head of its own beside tied embeddings is used, with one warning, a
   REQUIRE(model.warnings.size() == (same ? 0 : 1));
   if (!same)
     CHECK_THAT(model.warnings[0], Catch::Contains("config.json: tie_word_embeddings: true, but the weights have "
-                                                  "lm_head.weight, which is not the embedding; it is used"));
+                                                  "lm_head.weight, which differs from the embedding. KVScope uses it"));
 }
 
 TEST_CASE("Tokens past the embedding are named, and a prompt that has one is refused by it") {

@@ -278,7 +278,7 @@ TEST_CASE("A template's BOS, dropped system turns, changed contents and slices a
     CHECK(written(std::string(bos) + bos + chatml) == "<s><s>" + system + user);
   }
   CHECK_THAT(error_of([&] { written("{{ bos_token + '' }}" + chatml, std::nullopt); }),
-             Catch::Contains("+ of something undefined"));
+             Catch::Contains("+ of undefined values"));
   CHECK(written(replaced(chatml, "messages %}", "messages[1:] %}")) == user);
   const std::size_t turn = chatml.find("%}") + 2;
   const std::string start = chatml.substr(0, turn), rest = chatml.substr(turn);
@@ -356,7 +356,7 @@ TEST_CASE("The template is read from its own file, else from tokenizer_config.js
   folder.write("tokenizer_config.json", json{{"chat_template", {{"tool_use", qwen25}}}}.dump());
   CHECK_THAT(load_error(), Catch::Contains("chat_template: no template named default among 1"));
   folder.write("tokenizer_config.json", json{{"chat_template", "hi"}}.dump());
-  CHECK_THAT(load_error(), Catch::Contains("tokenizer_config.json: chat_template: a template that is not known"));
+  CHECK_THAT(load_error(), Catch::Contains("tokenizer_config.json: chat_template: an unsupported template"));
   folder.write("tokenizer_config.json", "[]");
   CHECK_THAT(load_error(), Catch::Contains("array; expected an object"));
   // Its own file goes first; the first token is in the configuration in both ways that transformers writes it.

@@ -107,7 +107,7 @@ TEST_CASE("A malformed or unsupported tokenizer is refused by the key at fault")
       {"/model/vocab/ab", "256", "model.vocab.ab: \"256\"; expected an id"},
       {"/model/vocab/ab", nullptr, "model.vocab.ab: null; expected an id"},
       {"/model/vocab/ab", {1}, "model.vocab.ab: an array; expected an id"},
-      {"/model/vocab/ab", 257, "model.vocab.abc: id 257 again; expected every id once"},
+      {"/model/vocab/ab", 257, "model.vocab.abc: id 257 twice; expected every id once"},
       {"/model/merges", nullptr, "model.merges: missing or not a list"},
       {"/model/merges", "a b", "model.merges: missing or not a list"},
       {"/model/merges/1", 7, "model.merges[1]: 7; expected \"a b\" or [\"a\", \"b\"]"},
@@ -142,7 +142,7 @@ TEST_CASE("A malformed or unsupported tokenizer is refused by the key at fault")
        "decoder.type: \"ByteLevel\" is not supported; expected \"Sequence\" here"},
       {"/normalizer",
        {{"type", "Prepend"}, {"prepend", "\u2581"}},
-       "normalizer: Prepend or Replace beside a pre_token"},
+       "normalizer: Prepend or Replace together with a pre_token"},
       {"/normalizer", {{"type", "Prepend"}, {"prepend", "x"}}, "normalizer.prepend: \"x\" is not supported"},
       {"/normalizer", {{"type", "Replace"}, {"content", "\u2581"}}, "normalizer.pattern: missing"},
       {"/normalizer",
@@ -241,7 +241,8 @@ TEST_CASE("A byte without a token is refused unless an unknown token stands for 
   file["model"]["vocab"]["<unk>"] = 300;
   CHECK(load(file).encode("a  b") == Ids{id_of('a'), 300, 300, id_of('b')});
   file["model"]["byte_fallback"] = true;
-  CHECK_THAT(load_error(file.dump()), Catch::StartsWith("model.byte_fallback: true, and ByteLevel's tokens are not"));
+  CHECK_THAT(load_error(file.dump()),
+             Catch::StartsWith("model.byte_fallback: true, but some of ByteLevel's tokens are missing"));
 }
 
 TEST_CASE("A decoder of characters that prints otherwise is refused") {

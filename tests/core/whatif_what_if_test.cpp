@@ -103,7 +103,7 @@ TEST_CASE("what_if: another window of a delayed scorer is refused with the reaso
   for (const char* to : {"kvpop:budget=80,window=32", "threshold:window=65"}) {
     INFO(from << " -> " << to);
     CHECK_THROWS_WITH(what_if(run, PolicySpec::parse(to)),
-                      Contains("delayed") && Contains("window=64") && Contains("decode again"));
+                      Contains("delayed") && Contains("window=64") && Contains("run the model with the new window"));
   }
 }
 

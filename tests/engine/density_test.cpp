@@ -196,7 +196,8 @@ TEST_CASE("density: a hybrid solves it on its global heads", "[engine][density]"
 }
 
 TEST_CASE("density: what cannot be solved is one clear error", "[engine][density]") {
-  CHECK_THAT(error_of("sp-kv:density=30%,sinks=4,window=16", 4), Contains("4 tokens, of which none has a score"));
+  CHECK_THAT(error_of("sp-kv:density=30%,sinks=4,window=16", 4),
+             Contains("4 tokens, but none outside the sinks has a score"));
   CHECK(error_of("sp-kv:density=30%,sinks=4,window=64", 20) == "no error");  // a prompt within the window
   CHECK_THAT(error_of("threshold:threshold=0,density=30%"), Contains("both threshold and density"));
   const engine::LoadedModel bare = test::small_model();

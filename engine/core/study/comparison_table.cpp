@@ -194,7 +194,7 @@ ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::in
     table.asked.push_back(words("acts after", describe_chunk(a.chunk), describe_chunk(b.chunk)));
   table.asked.push_back(words("sampling", sampling_text(a.sampling), sampling_text(b.sampling)));
   table.asked.push_back(
-      words("prompt", common.same_prompt ? "same" : "different", common.same_prompt ? "same" : "different"));
+      words("prompt", common.same_prompt ? "same" : "its own", common.same_prompt ? "same" : "different"));
 
   table.tokens = common.diverged ? "Tokens diverge at " + std::to_string(common.n_common)
                  : a.n_tokens() == b.n_tokens()
