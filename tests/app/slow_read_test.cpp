@@ -93,7 +93,7 @@ TEST_CASE("A line says what is waited for on a disk that stands still, and Ctrl+
   auto resume = stopped_at_its_line(Capture{folder, "a.h5", {"--resume"}}.words(), "2.log");
   const Result waited = inspect.get(), stopped = resume.get();
   const std::string line =
-      "waiting for " + trace.string() + ": the machine is busy, or the disk does not answer (10 s)\n";
+      "waiting for " + trace.string() + ": the machine is busy or the disk does not respond (10 s)\n";
   CHECK(waited.exit_code == 130);
   CHECK(waited.err == line + "error: cancelled\n");
   CHECK(stopped.err.find(line) != std::string::npos);
