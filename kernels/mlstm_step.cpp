@@ -19,7 +19,7 @@ void mlstm_step(const MlstmStepArgs& args, Place place) {
                   {"log_i", args.log_i},
                   {"log_f", args.log_f}});
   if (args.q) check.pointer("h", args.h);
-  if (place.is_cuda()) throw std::invalid_argument("mlstm_step: on CUDA it is a part of admit_step");
+  if (place.is_cuda()) throw std::invalid_argument("mlstm_step: on CUDA it is part of admit_step");
   place.backend == Backend::reference ? reference::mlstm_step(args) : cpu::mlstm_step(args);
 }
 

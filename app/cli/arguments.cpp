@@ -113,7 +113,7 @@ Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string>
     }
     std::string value;
     if (option->value.empty()) {
-      if (equals != std::string::npos) usage_error(dashed(name), "a value", "no value: it is a flag");
+      if (equals != std::string::npos) usage_error(dashed(name), "a value", "no value, because it is a flag");
     } else if (equals != std::string::npos) {
       value = word.substr(equals + 1);
     } else if (i + 1 < words.size()) {
@@ -132,8 +132,8 @@ Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string>
   if (n > spec.positionals.max) {
     if (const auto flag = behind_flag.find(static_cast<std::size_t>(spec.positionals.max)); flag != behind_flag.end()) {
       const std::string others = who_takes(flag->second);
-      usage_error(dashed(flag->second), in_quotes(arguments.positionals_[flag->first], 80) + " behind it",
-                  "no value: it is a flag of kvscope " + std::string(spec.name),
+      usage_error(dashed(flag->second), in_quotes(arguments.positionals_[flag->first], 80) + " after it",
+                  "no value, because it is a flag of kvscope " + std::string(spec.name),
                   others.empty() ? usage : others + " take one");
     }
     usage_error(arguments.positionals_[spec.positionals.max], "one argument too many", "", usage);

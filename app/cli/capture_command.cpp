@@ -22,18 +22,18 @@ namespace {
 
 constexpr auto kFileOptions = std::to_array<OptionSpec>({
     {"o", "FILE", "the trace to write (HDF5)"},
-    {"overwrite", "", "replace it if it exists"},
+    {"overwrite", "", "overwrite FILE if it exists"},
     kResumeOption,
     kShardOption,
 });
 constexpr auto kCapturePrompts = std::to_array<OptionSpec>({
     {"limit", "N", "only the first N prompts"},
-    {"skip-bad", "", "record prompts that cannot be decoded as failed runs, and go on"},
-    {"raw", "", "take the prompts as text even if the model has a chat template"},
-    {"chat", "", "wrap the prompts in the model's chat template (if it has one)"},
+    {"skip-bad", "", "record prompts that cannot be decoded as failed runs, and continue"},
+    {"raw", "", "use the prompts as raw text even if the model has a chat template"},
+    {"chat", "", "wrap the prompts in the model's chat template (default if it has one)"},
 });
 constexpr auto kCaptureOutput = std::to_array<OptionSpec>({
-    {"json", "", "a summary of what was written, on stdout"},
+    {"json", "", "print a summary as JSON"},
 });
 constexpr auto kCaptureOptions =
     joined(kFileOptions, kLengthAndSamplingOptions, kCapturePrompts, kChatOptions, kOracleOptions,
@@ -44,7 +44,7 @@ void check_conversations(const std::vector<Prompt>& prompts, const std::string& 
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (prompts[i].messages.empty()) continue;
     usage_error(file, "prompt " + std::to_string(i + 1) + " is a conversation",
-                "raw text: the model has no chat template that KVScope knows, or --raw is given");
+                "raw text, because the model has no supported chat template or --raw is given");
   }
 }
 
@@ -57,7 +57,7 @@ void refuse_bad(const Arguments& arguments, const CapturePlan& plan, const Promp
     throw Error({.file = plan.prompts[index].where,
                  .where = "prompt " + std::to_string(index),
                  .found = bad->second,
-                 .hint = "--skip-bad records such prompts as failed runs and goes on"});
+                 .hint = "--skip-bad records such prompts as failed runs and continues"});
   }
 }
 
@@ -139,7 +139,7 @@ int report(const Arguments& arguments, const CapturePlan& plan, const RunRequest
   } else if (!arguments.has("quiet")) {
     const std::string file = escape_for_terminal(plan.file);
     if (plan.is_whole() && tokens == 0) {
-      std::fprintf(stderr, "%s: already whole: %d of %zu prompts\n", file.c_str(), runs, plan.indices.size());
+      std::fprintf(stderr, "%s: already complete: %d of %zu prompts\n", file.c_str(), runs, plan.indices.size());
     } else {
       std::fprintf(stderr, "%s: %d of %zu prompts, %lld tokens\n", file.c_str(), runs, plan.indices.size(),
                    static_cast<long long>(tokens));
@@ -158,12 +158,12 @@ CapturePlan plan_of(const Arguments& arguments, const RunRequest& request) {
 
 int capture(const Arguments& arguments) {
   const std::string model_path = model_argument(arguments, arguments.positionals()[0]);
-  if (!arguments.has("o")) usage_error("kvscope capture", "no -o FILE", "", "name the trace to write");
+  if (!arguments.has("o")) usage_error("kvscope capture", "no -o FILE", "", "give the trace to write");
   const RunRequest request = run_request(arguments, model_path, "");
   CapturePlan plan = plan_of(arguments, request);
   const std::filesystem::path inputs[] = {arguments.positionals()[1]};
   writable_target(plan.file, arguments.has("resume") || arguments.has("overwrite"), inputs,
-                  "--resume goes on with it, --overwrite replaces it");
+                  "--resume continues it, --overwrite replaces it");
   const bool resumes = arguments.has("resume") && std::filesystem::exists(plan.file);
 
   catch_interrupts();
@@ -190,8 +190,8 @@ int capture(const Arguments& arguments) {
   if (!resumes && !arguments.has("overwrite") && std::filesystem::exists(plan.file)) {
     throw Error({.code = ExitCode::resource,
                  .file = plan.file,
-                 .found = "another process has made it meanwhile",
-                 .hint = "--resume goes on with it once that one has ended"});
+                 .found = "another process has just created it",
+                 .hint = "use --resume after that process ends"});
   }
   TraceWriter writer(plan.file, model,
                      {.overwrite = arguments.has("overwrite"),
@@ -215,7 +215,7 @@ int capture(const Arguments& arguments) {
     job.progress().clear();
     end();
     if (writer.committed() > 0 && !arguments.has("quiet"))
-      std::fprintf(stderr, "%s: stopped after %d of %zu prompts; --resume goes on\n",
+      std::fprintf(stderr, "%s: stopped after %d of %zu prompts; --resume continues\n",
                    escape_for_terminal(plan.file).c_str(), writer.committed(), plan.indices.size());
     throw;
   }
@@ -231,7 +231,7 @@ extern const CommandSpec capture_command = {
     "capture",
     "MODEL PROMPTS -o FILE [options]",
     "decode many prompts into one trace (HDF5)",
-    "PROMPTS: .jsonl (\"prompt\" or \"messages\" a line), text (a prompt a line) or a folder of .txt files.",
+    "PROMPTS: .jsonl (\"prompt\" or \"messages\" on each line), text (one prompt per line) or a folder of .txt files.",
     "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy kvpop:keep=25%",
     {2, 2},
     kCaptureOptions,

@@ -48,11 +48,12 @@ std::string hash_of(const Arguments& arguments, const std::vector<Prompt>& promp
                .where = std::move(where),
                .found = std::move(found),
                .expected = std::move(expected),
-               .hint = "--resume goes on with the same capture only; name another file for this one"});
+               .hint = "--resume continues the same capture only; use another file for this one"});
 }
 
 void check_heading(const CapturePlan& plan, const TraceInfo& info) {
-  if (info.capture.n_prompts == 0) other(plan, "", "a trace that no capture made", "one of kvscope capture");
+  if (info.capture.n_prompts == 0)
+    other(plan, "", "a trace that is not from kvscope capture", "a trace from kvscope capture");
   if (!info.shards.empty()) other(plan, "", "a merged trace", "one of its shards");
   if (info.capture.shard != plan.info.shard || info.capture.n_shards != plan.info.n_shards)
     other(plan, "--shard", shard_text(info.capture), shard_text(plan.info));
@@ -67,7 +68,7 @@ void check_run(const CapturePlan& plan, const RunRecord& run) {
   const int index = run.prompt_index;
   const std::string where = "prompt " + std::to_string(index);
   if (!std::ranges::binary_search(plan.indices, index))
-    other(plan, where, "a run of it", "one of " + std::to_string(plan.info.n_prompts) + " prompts");
+    other(plan, where, "a run of the capture", "one of " + std::to_string(plan.info.n_prompts) + " prompts");
   if (run.prompt_text != plan.prompts[index].text)
     other(plan, where, in_quotes(run.prompt_text, 40), in_quotes(plan.prompts[index].text, 40));
 }
@@ -81,7 +82,7 @@ Shard parse_shard(const std::string& text) {
   const bool slash = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
   const auto of = std::from_chars(slash ? index.ptr + 1 : end, end, shard.of);
   if (slash && of.ec == std::errc() && of.ptr == end && shard.index >= 0 && shard.index < shard.of) return shard;
-  usage_error("--shard", in_quotes(text), "I/N with I from 0 to N - 1, as 0/4",
+  usage_error("--shard", in_quotes(text), "I/N with I from 0 to N - 1, for example 0/4",
               "under Slurm: --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT");
 }
 

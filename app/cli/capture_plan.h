@@ -13,8 +13,8 @@
 namespace kvscope::app {
 
 inline constexpr OptionSpec kResumeOption = {"resume", "",
-                                             "go on with FILE if it is there: what it has is not decoded again"};
-inline constexpr OptionSpec kShardOption = {"shard", "I/N", "only the prompts i with i % N == I, of 0 ... N - 1 (0/1)"};
+                                             "continue FILE if it exists, without the prompts that it already has"};
+inline constexpr OptionSpec kShardOption = {"shard", "I/N", "only prompts i with i % N == I, for i from 0 (0/1)"};
 
 struct Shard {
   int index = 0, of = 1;

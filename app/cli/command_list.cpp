@@ -53,10 +53,9 @@ const CommandSpec* find_command(std::string_view name) {
 
 std::string general_help() {
   std::string text =
-      "kvscope shows which tokens a language model keeps in its KV cache, and whether that was right.\n\n"
-      "usage: kvscope [MODEL | TRACE]     open the window (on SmolLM2 or the sample if nothing is given)\n"
-      "       kvscope COMMAND ...         work without a window\n\n"
-      "commands:\n";
+      "kvscope shows which tokens a language model keeps in its KV cache, and whether that was right.\n\nusage: "
+      "kvscope [MODEL | TRACE]     open the window (default: SmolLM2 or the sample)\n       kvscope COMMAND ...      "
+      "   work without a window\n\ncommands:\n";
   for (const CommandSpec* spec : command_list()) {
     char line[160];
     std::snprintf(line, sizeof line, "  %-10s %s\n", std::string(spec->name).c_str(),
@@ -64,17 +63,15 @@ std::string general_help() {
     text += line;
   }
   text +=
-      "\noptions:\n"
-      "  --help, --version          this text (kvscope COMMAND --help: of one command); the version\n"
-      "  --engine COMMAND           engine for the window, e.g. \"ssh gpu01 kvscope-engine\"\n"
-      "  --gate PATH|NAME           a gate for the window's model (kvscope gates); may be given again\n"
-      "  --device NAME, --dtype NAME   auto, cpu or cuda; auto, float32 or bfloat16\n"
-      "  --size WxH, --scale X, --light   of the window (1600x1000), of all in it (0.5 to 3); light\n"
-      "  --control PATH             listen on this Unix socket for commands, one JSON object a line\n"
-      "  --script FILE, --screenshot FILE.png, --exit   run commands (JSON), write a picture, leave\n"
-      "  --bench-startup, --bench-ui   measure it: [TRACE] --frames --tokens --trace-mb --idle --json\n\n"
-      "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource, 4 internal; 130, 143, 129, 141 by a signal.\n"
-      "Environment: KVSCOPE_ENGINE_TIMEOUT=SECONDS an engine may take to greet (60; 0: no limit).\n";
+      "\noptions:\n  --help, --version          this text (kvscope COMMAND --help for a command); the version\n  "
+      "--engine COMMAND           engine for the window, e.g. \"ssh gpu01 kvscope-engine\"\n  --gate PATH|NAME       "
+      "    a gate for the window's model (kvscope gates); repeatable\n  --device NAME, --dtype NAME   auto, cpu or "
+      "cuda; auto, float32 or bfloat16\n  --size WxH, --scale X, --light   window size (1600x1000), UI scale (0.5 to "
+      "3), light theme\n  --control PATH             listen on this Unix socket for commands, one JSON object per "
+      "line\n  --script FILE, --screenshot FILE.png, --exit   run commands (JSON), save a picture, exit\n  "
+      "--bench-startup, --bench-ui   measure: [TRACE] --frames --tokens --trace-mb --idle --json\n\nExit codes: 0 "
+      "done, 1 usage, 2 bad input, 3 resource, 4 internal; 130, 143, 129, 141 after a signal.\nEnvironment: "
+      "KVSCOPE_ENGINE_TIMEOUT=SECONDS to wait for an engine to start (60; 0: no limit).\n";
   return text;
 }
 

@@ -22,10 +22,10 @@ using nlohmann::ordered_json;
 
 constexpr OptionSpec kCompareOptions[] = {
     {"policy", "SPEC", "compare TRACE with this policy on the same tokens (needs the model)"},
-    {"model", "PATH", "the model's folder (the one that the trace names)"},
+    {"model", "PATH", "the model's folder (the one recorded in the trace)"},
     {"run", "N", "only this run of TRACE, or of A and B (all)"},
-    {"per-token", "", "with --policy: a line for each token"},
-    {"forced", "", "with --policy: the policies act from the prompt's first token on, after every token"},
+    {"per-token", "", "with --policy: print a line for each token"},
+    {"forced", "", "with --policy: the policies act from the prompt's first token, after every token"},
     {"chunk", "N", "the same, after every N tokens"},
     kOracleOption,
     kOutputErrorOption,
@@ -34,11 +34,11 @@ constexpr OptionSpec kCompareOptions[] = {
     kDtypeOption,
     kEngineOption,
     kQuietOption,
-    {"json", "", "one object: runs, each with what is printed and more"},
+    {"json", "", "one object: runs, each with the printed values and more"},
 };
 
 constexpr const char* kOverlapDefinition =
-    "|kept by both| / |kept by either| at the last common position q, over t <= q - window (the wider one)";
+    "|kept by both| / |kept by either| at the last common position q, over t <= q - window (the larger window)";
 
 // Which run of B answers the prompt of which run of A: by prompt index where both say it, else by place.
 struct Pairing {
@@ -234,7 +234,8 @@ int compare_traces(const Arguments& arguments) {
   } else {
     pairing = pair_runs(trace_a.info(), trace_b.info());
     if (pairing.pairs.empty())
-      throw Error({.file = path_b, .found = "no run of a prompt that " + path_a + " has", .expected = "at least one"});
+      throw Error(
+          {.file = path_b, .found = "no run with a prompt that " + path_a + " has", .expected = "at least one"});
   }
   Progress progress(arguments.has("quiet"));
   ordered_json runs = ordered_json::array();
@@ -261,10 +262,10 @@ int compare_traces(const Arguments& arguments) {
                                  {"only_in_b", pairing.only_b}});
   } else {
     std::vector<std::vector<std::string>> rows = {
-        {"runs", "texts part at", "A has", "B has", "overlap", "nll A", "nll B", "change"}};
+        {"runs", "texts diverge at", "A has", "B has", "overlap", "nll A", "nll B", "change"}};
     for (const ordered_json& run : runs) rows.push_back(table_row(run));
     std::printf("A  %s\nB  %s\n\n%s", policies.first.c_str(), policies.second.c_str(), format_table(rows).c_str());
-    std::printf("nll: mean over the tokens that both have, nats\n");
+    std::printf("nll: mean over the tokens that both have, in nats\n");
     print_quality(runs);
     if (const auto n = pairing.only_a.size()) std::printf("%zu runs only in A\n", n);
     if (const auto n = pairing.only_b.size()) std::printf("%zu runs only in B\n", n);
@@ -276,9 +277,11 @@ int compare_traces(const Arguments& arguments) {
 int compare(const Arguments& arguments) {
   const bool two = arguments.positionals().size() == 2;
   if (two == arguments.has("policy"))
-    usage_error("kvscope compare", two ? "a second trace and --policy" : "one trace", "A B, or TRACE --policy SPEC");
+    usage_error("kvscope compare", two ? "both a second trace and --policy" : "one trace",
+                "A B, or TRACE --policy SPEC");
   for (const char* name : {"forced", "chunk", "gate", "oracle", "output-error"}) {
-    if (two && arguments.has(name)) usage_error(dashed(name), "two traces", "TRACE --policy SPEC: A B needs no model");
+    if (two && arguments.has(name))
+      usage_error(dashed(name), "two traces", "TRACE --policy SPEC, because A B needs no model");
   }
   return two ? compare_traces(arguments) : compare_policies(arguments);
 }
@@ -288,14 +291,15 @@ int compare(const Arguments& arguments) {
 extern const CommandSpec compare_command = {
     "compare",
     "A B | TRACE --policy SPEC [--model PATH]",
-    "where two runs part, and what another policy would cost",
-    "A and B are traces of the same prompts: where their texts part, how much of what each head keeps is the same, "
-    "the NLL of the tokens that both have and, where one text is the other's beginning, recall by one oracle for both (as "
-    "many tokens as the smaller budget, else 25 %). With --policy the model reads the trace's tokens again, under the run's "
-    "own policy with its changes and under this one (teacher forcing, so every number is measured): change of NLL, first "
-    "position where the likeliest token is another one, density. Each reads the prompt as its run would, so that a policy "
-    "with a dense prompt has one, and the answer token by token; with --forced or --chunk the policy acts from the "
-    "prompt's first token on, as in kvscope score; --oracle and --output-error measure that too.",
+    "show where two runs diverge, and what another policy would cost",
+    "A and B are traces of the same prompts. Prints where their texts diverge, how much of each head's cache is the "
+    "same, and the NLL of the tokens that both have. If one text is the beginning of the other, also recall with one "
+    "oracle for both (as many tokens as the smaller budget, else 25 %). With --policy, the model reads the trace's "
+    "tokens again, once under the run's own policy with its changes and once under SPEC. This is teacher forcing, so "
+    "every number is measured: change of NLL, first position where the most probable token differs, density. Each "
+    "policy reads the prompt as in its own run, so a policy with a dense prompt gets one, and the answer token by "
+    "token. With --forced or --chunk the policies act from the prompt's first token, as in kvscope score. --oracle "
+    "and --output-error are measured as well.",
     "  kvscope compare full.h5 kvpop.h5\n"
     "  kvscope compare a.h5 --policy streaming:sinks=4,window=508\n"
     "  kvscope compare a.h5 --policy snapkv:keep=20% --chunk 16",

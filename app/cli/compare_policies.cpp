@@ -40,7 +40,7 @@ struct Reading {
   bool output_error = false;
 
   std::string text() const {
-    if (chunk == 0) return "the prompt as a run under the policy has it, then token by token";
+    if (chunk == 0) return "the prompt as in a run under that policy, then token by token";
     if (chunk == 1) return "all of them under the policy, which acted after every token";
     return "all of them under the policy, which acted after every " + std::to_string(chunk) + " tokens";
   }
@@ -68,7 +68,7 @@ Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy, con
   ScoreFacts facts = protocol::score_from_event(done);
   const auto heads = static_cast<std::size_t>(run.model.n_layers) * run.model.n_kv_heads;
   if (facts.ids != run.ids || facts.greedy.size() != run.ids.size() || facts.density.size() != heads)
-    throw Error({.code = ExitCode::resource, .file = "engine", .found = "an answer that does not fit the run"});
+    throw Error({.code = ExitCode::resource, .file = "engine", .found = "an answer that does not match the run"});
   return {std::move(facts.logprobs),
           std::move(facts.greedy),
           {run.model.n_layers, run.model.n_kv_heads, std::move(facts.density)},
@@ -211,7 +211,7 @@ void print_notes(const ordered_json& runs, const Reading& reading) {
     for (const ordered_json& run : runs) {
       if (run["dense"][side].get<bool>()) dense += (dense.empty() ? "" : ", ") + run["run"].dump();
     }
-    if (!dense.empty()) std::printf("%s: dense, no query missed a token, in run %s\n", side, dense.c_str());
+    if (!dense.empty()) std::printf("%s: dense (no query missed a token) in run %s\n", side, dense.c_str());
   }
   for (const ordered_json& run : runs) {
     for (const char* side : {"recorded", "compared"}) {
@@ -219,8 +219,8 @@ void print_notes(const ordered_json& runs, const Reading& reading) {
         std::printf("run %s, %s: %s\n", run["run"].dump().c_str(), side, solved.c_str());
     }
     for (const ordered_json& change : run["recorded_changes"])
-      std::printf("run %s was changed at query %s to %s\n", run["run"].dump().c_str(), change["q"].dump().c_str(),
-                  change["policy"].get<std::string>().c_str());
+      std::printf("run %s changed its policy at query %s to %s\n", run["run"].dump().c_str(),
+                  change["q"].dump().c_str(), change["policy"].get<std::string>().c_str());
   }
   std::printf(
       "measured: the model read the recorded tokens under each policy, %s; nll in nats per token; density is %s\n",
@@ -230,7 +230,7 @@ void print_notes(const ordered_json& runs, const Reading& reading) {
 void print_comparison(const ordered_json& runs, const Printer& printer, const Reading& reading) {
   std::vector<std::vector<std::string>> rows = {{"run", "tokens", "nll recorded", "nll compared", "change",
                                                  "of the answer", "density recorded", "density compared",
-                                                 "likeliest token first changes at"}};
+                                                 "most probable token first changes at"}};
   for (const ordered_json& run : runs) rows.push_back(printer.row(run));
   std::printf("recorded  %s\ncompared  %s\n\n%s\n", runs[0]["recorded_policy"].get<std::string>().c_str(),
               runs[0]["compared_policy"].get<std::string>().c_str(), format_table(rows).c_str());

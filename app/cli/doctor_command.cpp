@@ -56,7 +56,7 @@ ordered_json check_state() {
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
   const bool is_well = !folder.empty() && !error && ::access(folder.c_str(), W_OK) == 0;
   return check("state", is_well, is_well ? folder.string() : folder.string() + " cannot be written",
-               "set XDG_STATE_HOME to a folder that can be written");
+               "set XDG_STATE_HOME to a writable folder");
 }
 
 ordered_json check_hdf5() {
@@ -67,7 +67,7 @@ ordered_json check_hdf5() {
 
 ordered_json check_samples() {
   const auto model = sample_model();
-  return check("samples", !model.empty(), model.empty() ? "the sample model is not here" : model.string(),
+  return check("samples", !model.empty(), model.empty() ? "the sample model was not found" : model.string(),
                "run from the source tree, or set KVSCOPE_SAMPLES");
 }
 
@@ -109,7 +109,7 @@ void add_engine_checks(const Arguments& arguments, ordered_json& checks) {
     }
   } catch (const Error& error) {
     if (error.code() == ExitCode::cancelled) throw;
-    checks.push_back(check("engine", false, error.what(), "build kvscope-engine, or name one with --engine"));
+    checks.push_back(check("engine", false, error.what(), "build kvscope-engine, or give one with --engine"));
   }
 }
 
@@ -145,9 +145,9 @@ int doctor(const Arguments& arguments) {
 extern const CommandSpec doctor_command = {
     "doctor",
     "[--engine COMMAND] [--json]",
-    "what this machine can do, and what is missing",
-    "Display and OpenGL, fonts, HDF5, disk, samples, and what the engine says of its devices. Exit code 3 if "
-    "something is missing.",
+    "check this machine: what works and what is missing",
+    "Checks display and OpenGL, fonts, HDF5, disk, samples, the engine and its devices. Exit code 3 if something is "
+    "missing.",
     "  kvscope doctor",
     {0, 0},
     kDoctorOptions,

@@ -63,7 +63,7 @@ EngineJob::EngineJob(const Arguments& arguments, EngineJobOptions options)
   catch_interrupts();
   std::optional<nlohmann::json> first;
   while (!first && !interrupted()) first = wait_event();
-  if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled before the engine was there"});
+  if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled before the engine started"});
   greeting_ = EngineGreeting::read(*first);
   greeting_.check_version();
 }
@@ -87,9 +87,10 @@ void EngineJob::throw_end(const EngineEnd& end) {
   while (!interrupted() && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(kPoll);
   if (const std::string torch = end.missing_torch(); !torch.empty() && !interrupted())
     throw Error({.code = ExitCode::resource, .file = "engine", .found = torch});
-  throw Error({.code = interrupted() ? ExitCode::cancelled : ExitCode::resource,
-               .file = "engine",
-               .found = "it ended: " + end.reason + (end.said.empty() ? "" : "; it last said: " + end.said.back())});
+  throw Error(
+      {.code = interrupted() ? ExitCode::cancelled : ExitCode::resource,
+       .file = "engine",
+       .found = "it stopped: " + end.reason + (end.said.empty() ? "" : "; its last message: " + end.said.back())});
 }
 
 void EngineJob::say_silence() {
@@ -97,7 +98,7 @@ void EngineJob::say_silence() {
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - last_event_).count();
   if (seconds < kSilence.count() || silence_said_) return;
   silence_said_ = true;
-  progress_.update("waiting for the engine", 0, 0, "silent for " + std::to_string(seconds) + " s");
+  progress_.update("waiting for the engine", 0, 0, "no answer for " + std::to_string(seconds) + " s");
 }
 
 nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& handler) {
@@ -116,7 +117,7 @@ nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& 
       if (!give_up || std::chrono::steady_clock::now() < *give_up) continue;
       throw Error({.code = ExitCode::cancelled,
                    .file = "engine",
-                   .found = "it did not answer the cancellation; it was killed"});
+                   .found = "it did not react to the cancellation and was killed"});
     }
     if (protocol::message_id(*event) != id) continue;
     const std::string type = event->value("type", "");

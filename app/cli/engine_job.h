@@ -20,13 +20,14 @@ namespace kvscope::app {
 inline constexpr OptionSpec kEngineOption = {"engine", "COMMAND",
                                              "start this instead of kvscope-engine, e.g. \"ssh gpu01 kvscope-engine\""};
 inline constexpr OptionSpec kGateOption = {"gate", "PATH|NAME",
-                                           "scorer, gate or head directory (kvscope gates); may be given again", true};
+                                           "scorer, gate or head directory (kvscope gates); repeatable", true};
 inline constexpr OptionSpec kOracleOption = {"oracle", "SPEC",
                                              "mass=mean|sum|rms|max,weight=,... (docs/explanation/oracle.md)"};
-inline constexpr OptionSpec kOutputErrorOption = {
-    "output-error", "", "measure what eviction does to the output of attention: one more pass"};
+inline constexpr OptionSpec kOutputErrorOption = {"output-error", "",
+                                                  "measure how eviction changes the attention output (one more pass)"};
 inline constexpr OptionSpec kChunkOption = {"chunk", "N",
-                                            "the policy acts after every N tokens, from the text's first on (1)"};
+                                            "the policy acts after every N tokens, from the first token of the text "
+                                            "(1)"};
 inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu, cuda or cuda:N (auto)"};
 inline constexpr OptionSpec kDtypeOption = {"dtype", "NAME", "auto, float32 or bfloat16 (auto)"};
 inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};

@@ -18,27 +18,27 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kEvalOptions[] = {
-    {"tasks", "NAME,...", "docs/reference/tasks.md has them (those that suit the model)"},
-    {"policies", "SPEC;...", "separated by semicolons; the dense one is always asked (three at 25 %)"},
-    {"sweep", "", "every policy that needs no gate, at 50, 25 and 12.5 % kept"},
+    {"tasks", "NAME,...", "tasks of docs/reference/tasks.md (those that suit the model)"},
+    {"policies", "SPEC;...", "separated by semicolons; the dense policy is always included (three at 25 %)"},
+    {"sweep", "", "all policies that need no gate, at 50, 25 and 12.5 % kept"},
     {"questions", "N", "questions of each task (100)"},
-    {"texts", "FILE", "read pieces of this text for NLL and perplexity; may be given again", true},
+    {"texts", "FILE", "read pieces of this text for NLL and perplexity; repeatable", true},
     {"pieces", "N", "pieces of each text (8)"},
-    {"length", "N", "tokens of prompt and answer, and of a piece (2048, or the context)"},
-    {"chunk", "N", "of a text: the policy acts after every N tokens (1)"},
-    {"seed", "N", "of the questions (1)"},
+    {"length", "N", "tokens of prompt plus answer, and of a piece (2048, or the context)"},
+    {"chunk", "N", "for texts: the policy acts after every N tokens (1)"},
+    {"seed", "N", "seed of the questions (1)"},
     {"filler", "FILE", "English text around the questions (the project's held-out text)"},
-    {"chat", "", "ask in the model's chat template"},
-    {"oracle", "", "also recall of the papers' oracle (mean, each head's own capacity); a dense pass each"},
-    {"output-error", "", "also output error; costs a pass each"},
-    {"o", "FILE", "answers, one JSON object a line; the same request goes on where it stopped"},
-    {"format", "NAME", "of the table: text, csv, json or latex (text)"},
+    {"chat", "", "wrap the questions in the model's chat template"},
+    {"oracle", "", "also measure recall of the papers' oracle (mean, capacity per head); one dense pass each"},
+    {"output-error", "", "also measure output error; one pass each"},
+    {"o", "FILE", "answers, one JSON object per line; the same request continues where it stopped"},
+    {"format", "NAME", "format of the table: text, csv, json or latex (text)"},
     kGateOption,
     kDeviceOption,
     kDtypeOption,
     kEngineOption,
     kQuietOption,
-    {"json", "", "as --format json"},
+    {"json", "", "same as --format json"},
 };
 
 /// Without blanks around them, empty ones left out.
@@ -109,9 +109,10 @@ int evaluate(const Arguments& arguments) {
 extern const CommandSpec eval_command = {
     "eval",
     "MODEL [options]",
-    "what a model still finds, and how well it predicts a text, under several policies",
-    "Asks seeded questions and decodes for real; answers are marked exactly, with Wilson's 95 % interval, beside the dense "
-    "model on the same questions. docs/reference/tasks.md defines tasks and columns.",
+    "test what a model still finds and how well it predicts a text, under several policies",
+    "Asks seeded questions and decodes the answers. Answers are marked as exactly right or wrong, with Wilson's 95 % "
+    "interval, and compared with the dense model on the same questions. docs/reference/tasks.md defines tasks and "
+    "columns.",
     "  kvscope eval samples/models/kvscope-tiny --policies 'kvpop:budget=512;streaming:window=508'\n"
     "  kvscope eval MODEL --tasks needle --sweep --questions 50 -o answers.jsonl --format latex",
     {1, 1},

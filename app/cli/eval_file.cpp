@@ -21,7 +21,9 @@ nlohmann::ordered_json first_line(const std::string& request, const EvalFacts& f
 }
 
 [[noreturn]] void refuse_file(const std::filesystem::path& path) {
-  throw Error({.file = path.string(), .found = "not a file of this version's evaluations", .hint = "another -o"});
+  throw Error({.file = path.string(),
+               .found = "not an answers file of this version of kvscope eval",
+               .hint = "use a different -o"});
 }
 
 /// A first line that a kill has cut: as far as it goes it says the same. The facts after the request are not known yet.
@@ -45,7 +47,7 @@ bool is_torn_first(const std::filesystem::path& path, const std::string& request
                .where = "inputs",
                .found = "answers from " + text_of(there, i),
                .expected = text_of(now, i) + ", as the file is now",
-               .hint = "restore the file to go on, or give another -o"});
+               .hint = "restore the file to continue, or give another -o"});
 }
 
 /// The first field in which two objects differ, with both values.
@@ -59,7 +61,7 @@ bool is_torn_first(const std::filesystem::path& path, const std::string& request
                  .where = name,
                  .found = "answers to another request: " + (found == there.end() ? "none" : found->dump()),
                  .expected = value.dump(),
-                 .hint = "the same request goes on; another one needs another file"});
+                 .hint = "only the same request can continue this file; use another file"});
   }
   throw Error({.code = ExitCode::usage, .file = path.string(), .found = "answers to another request"});
 }
@@ -69,7 +71,7 @@ bool is_torn_first(const std::filesystem::path& path, const std::string& request
 EvalFile::EvalFile(std::filesystem::path path, const EvalRequest& request)
     : journal_(std::move(path)), asked_(request), request_(identity(request)) {
   if (journal_.path().empty()) return;
-  journal_.open("wait until that one ends, or give another -o");
+  journal_.open("wait until it ends, or give another -o");
   if (std::filesystem::file_size(journal_.path()) == 0) return;
   const std::size_t end = Journal::read(journal_.path(), [&](const auto& line, int number, const std::string& place) {
     number == 1 ? read_first(line, place) : read_answer(line, place);
@@ -97,13 +99,13 @@ void EvalFile::read_answer(const nlohmann::json& line, const std::string& place)
   const auto is_among = [](const std::vector<std::string>& names, const std::string& name) {
     return std::ranges::find(names, name) != names.end();
   };
-  check(is_among(facts_.items, answer.item), "item", in_quotes(answer.item), "one that was asked for");
-  check(is_among(facts_.policies, answer.policy), "policy", in_quotes(answer.policy), "one that was asked for");
+  check(is_among(facts_.items, answer.item), "item", in_quotes(answer.item), "one of the request");
+  check(is_among(facts_.policies, answer.policy), "policy", in_quotes(answer.policy), "one of the request");
   check(answer.is_dense == (answer.policy == facts_.policies.front()), "is_dense", answer.is_dense ? "true" : "false",
         "the first policy as the dense one");
   const int n = answer.is_text ? asked_.pieces : asked_.questions;
   check(answer.index < n, "index", std::to_string(answer.index), "a number below " + std::to_string(n));
-  check(!answer.is_text || !std::isnan(answer.nll), "nll", "null", "a number: it is of a text");
+  check(!answer.is_text || !std::isnan(answer.nll), "nll", "null", "a number, because this is a text");
   check(keys_.insert(answer.key()).second, "index", "a second answer to the same question", "one");
   answers_.push_back(std::move(answer));
 }

@@ -16,11 +16,12 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kExportOptions[] = {
-    {"o", "FILE", "what to write: .csv (one table), .nc (netCDF-4) or .npz (NumPy; of traces)"},
-    {"overwrite", "", "replace it if it exists"},
+    {"o", "FILE", "file to write: .csv (one table), .nc (netCDF-4) or .npz (NumPy; traces only)"},
+    {"overwrite", "", "overwrite FILE if it exists"},
     {"run", "N", "which run of the trace (0)"},
     {"what", "NAME,...",
-     "of a trace: lifetimes, scores, contests, tokens, metrics, output_error (.csv: lifetimes,scores,tokens; others: all)"},
+     "for traces: lifetimes, scores, contests, tokens, metrics, output_error (.csv: lifetimes,scores,tokens; others: "
+     "all)"},
     {"json", "", "one object: file, run, bytes"},
 };
 
@@ -50,7 +51,7 @@ std::filesystem::path target_of(const Arguments& arguments) {
 
 void export_study(const Arguments& arguments, const StudyTable& study, const std::filesystem::path& path) {
   for (const char* option : {"run", "what"})
-    if (arguments.has(option)) usage_error(dashed(option), "given for a study", "a trace, or the option left out");
+    if (arguments.has(option)) usage_error(dashed(option), "given for a study", "a trace, or no such option");
   if (path.extension() == ".npz")
     usage_error("-o", in_quotes(path.string()), "a name that ends in .csv or .nc for a study");
   const bool replace = arguments.has("overwrite");
@@ -90,11 +91,11 @@ extern const CommandSpec export_command = {
     "export",
     "TRACE|STUDY -o FILE.csv|FILE.nc|FILE.npz [--run N] [--what NAME,...]",
     "write a run or a study as CSV, netCDF or NumPy arrays",
-    "CSV is in long form, its first line names the columns: "
-    "layer,kv_head,token,text,evict_at,score,future_mass,eviction_verdict; cells without a value are empty. NC opens with "
-    "xarray.open_dataset, what the run is stands in its attributes. NPZ has one array each, series as [layer, kv_head, "
-    "token]. evict_at is the first query position that no longer sees the token: 2147483647 never, 2147483646 still in "
-    "the window when the run ended. docs/how-to/export-data.md has recipes.",
+    "CSV is in long form with a header line: layer,kv_head,token,text,evict_at,score,future_mass,eviction_verdict; "
+    "cells without a value are empty. NC opens with xarray.open_dataset; its attributes describe the run. NPZ has "
+    "one array per quantity, series as [layer, kv_head, token]. evict_at is the first query position that no longer "
+    "sees the token: 2147483647 means never, 2147483646 still in the window when the run ended. See "
+    "docs/how-to/export-data.md for recipes.",
     "  kvscope export a.h5 -o a.csv\n"
     "  kvscope export a.h5 -o contests.csv --what contests\n"
     "  kvscope export a.h5 -o a.nc && python3 -c 'import xarray; print(xarray.open_dataset(\"a.nc\"))'",

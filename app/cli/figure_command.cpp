@@ -17,22 +17,23 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kFigureOptions[] = {
-    {"preset", "NAME", "a figure of a paper; --list names them"},
-    {"o", "FILE", "what to write: .pdf, .svg or .png"},
-    {"venue", "NAME", "width and type sizes: neurips, icml, icml:full ... (the recipe's, else neurips)"},
+    {"preset", "NAME", "a preset (see --list)"},
+    {"o", "FILE", "file to write: .pdf, .svg or .png"},
+    {"venue", "NAME", "sets width and type sizes: neurips, icml, icml:full ... (the recipe's, else neurips)"},
     {"metric", "NAME",
-     "of a map, or by layer: density, evict_ratio, cache_share, recall, mass_recall, regret, chance, output_error"},
-    {"layer", "N", "of a token strip or timeline"},
-    {"kv-head", "N", "of a timeline"},
+     "for maps and by-layer figures: density, evict_ratio, cache_share, recall, mass_recall, regret, chance, "
+     "output_error"},
+    {"layer", "N", "for token strips and timelines"},
+    {"kv-head", "N", "for timelines"},
     {"q", "N", "query position; -1 is the last"},
     {"run", "N", "which run of each trace; -1: all (map) or the first"},
     {"set", "KEY=VALUE", "any other key of the recipe, e.g. y=accuracy or 'where=[\"item=needle\"]'", true},
-    {"width-mm", "X", "instead of the venue's width"},
-    {"dpi", "N", "of a PNG (300)"},
-    {"overwrite", "", "replace files of these names"},
-    {"no-data", "", "do not write .csv, .npz, .json and .tex beside it"},
+    {"width-mm", "X", "width, instead of the venue's"},
+    {"dpi", "N", "resolution of a PNG (300)"},
+    {"overwrite", "", "overwrite existing files"},
+    {"no-data", "", "do not write .csv, .npz, .json and .tex files"},
     {"list", "", "list the presets"},
-    {"json", "", "the written files, as one object"},
+    {"json", "", "print the written files as one object"},
 };
 
 void list_presets() {
@@ -50,7 +51,7 @@ void set_key(nlohmann::json& recipe, const std::string& pair, std::set<std::stri
     usage_error("kvscope figure", "--set \"" + pair + "\"", "KEY=VALUE", "kvscope figure --list names the presets");
   const std::string key = pair.substr(0, at), text = pair.substr(at + 1);
   if (!set.insert(key).second)
-    usage_error("kvscope figure", in_quotes(key) + " is given twice", "--set or an option of that name, once");
+    usage_error("kvscope figure", in_quotes(key) + " is given twice", "--set or the option of that name, once");
   nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
   recipe[key] = value.is_discarded() ? nlohmann::json(text) : value;
 }
@@ -105,7 +106,7 @@ std::vector<RunRecord> runs_of(views::FigureRecipe& recipe, bool says_runs_a) {
   std::vector<RunRecord> runs;
   const bool all = takes_all_runs(recipe);
   if (!recipe.runs.empty() && recipe.runs.size() != recipe.traces.size())
-    usage_error("runs", std::to_string(recipe.runs.size()), std::to_string(recipe.traces.size()) + ", one a trace");
+    usage_error("runs", std::to_string(recipe.runs.size()), std::to_string(recipe.traces.size()) + ", one per trace");
   for (std::size_t file = 0; file < recipe.traces.size(); ++file) {
     const int first = !recipe.runs.empty() ? recipe.runs[file] : std::max(0, recipe.run);
     TraceReader trace = open_trace(recipe.traces[file]);
@@ -136,7 +137,7 @@ views::BuiltFigure build(views::FigureRecipe& recipe, const std::vector<std::str
   if (sources.empty() && recipe.reads_study())
     usage_error("kvscope figure", "no study",
                 "a study of sweep or hybrid, or a .csv or .jsonl, after the recipe or preset",
-                "docs/records/gallery.md has the commands of each preset");
+                "docs/records/gallery.md lists the commands of each preset");
   if (sources.empty()) usage_error("kvscope figure", "no trace", "TRACE after the recipe or preset");
   if (recipe.reads_study()) return of_studies(recipe);
   const std::vector<RunRecord> runs = runs_of(recipe, says_runs_a);
@@ -176,10 +177,10 @@ int figure(const Arguments& arguments) {
 extern const CommandSpec figure_command = {
     "figure",
     "RECIPE.json [FILE...] -o FIGURE | --preset NAME FILE... -o FIGURE",
-    "a figure for a paper: PDF, SVG or PNG",
-    "The same figure model that the window draws, of traces or of a study: what sweep and hybrid write, "
-    "or .csv and .jsonl of eval, bench and train. Beside FIGURE stand its numbers (.csv, .npz), its "
-    "recipe (.json), which makes the same bytes again, and the lines for LaTeX (.tex).",
+    "make a figure for a paper: PDF, SVG or PNG",
+    "Draws the same figures as the window, from traces or from a study (of sweep or hybrid, or .csv and .jsonl of "
+    "eval, bench and train). Also writes, next to FIGURE, its numbers (.csv, .npz), its recipe (.json), which "
+    "reproduces the same bytes, and the lines for LaTeX (.tex).",
     "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full\n"
     "  kvscope figure --preset spkv-fig3 sweep.h5 -o pareto.pdf --set 'where=[\"item=text\"]'",
     {0, 1000},

@@ -20,15 +20,16 @@ constexpr int kMaxWindow = 1 << 24;
 
 constexpr OptionSpec kGateOptions[] = {
     {"o", "DIR", "folder to write: gate.json and gate.safetensors"},
-    {"threshold", "X", "a token stays if its score is at least X (that of the source)"},
-    {"strict", "on|off", "on: only if it is above (that of the source)"},
-    {"window", "N", "keys that are always seen, the query's own included: DMS's 512 is 513 (that of the source)"},
-    {"sinks", "N", "first tokens that always stay (that of the source)"},
-    {"scale", "X", "score = scale * output + offset (that of the source)"},
-    {"offset", "X", "see scale"},
-    {"description", "TEXT", "what inspect says of it"},
-    {"overwrite", "", "replace a gate that stands in DIR"},
-    {"json", "", "one object, as of inspect"},
+    {"threshold", "X", "a token stays if its score is at least X (default: the source's)"},
+    {"strict", "on|off", "on: a token stays only if its score is above the threshold (default: the source's)"},
+    {"window", "N",
+     "keys that are always seen, including the query's own: 512 in DMS is 513 here (default: the source's)"},
+    {"sinks", "N", "first tokens that always stay (default: the source's)"},
+    {"scale", "X", "score = scale * output + offset (default: the source's)"},
+    {"offset", "X", "see --scale"},
+    {"description", "TEXT", "description shown by kvscope inspect"},
+    {"overwrite", "", "overwrite an existing gate in DIR"},
+    {"json", "", "one object, as from kvscope inspect"},
 };
 
 bool switch_of(const Arguments& arguments, std::string_view name, bool fallback) {
@@ -59,7 +60,7 @@ int convert(const Arguments& arguments) {
   if (arguments.positionals()[0] != "convert") {
     usage_error("kvscope gate", in_quotes(arguments.positionals()[0]), "convert");
   }
-  if (!arguments.has("o")) usage_error("kvscope gate convert", "no -o DIR", "", "name the folder to write");
+  if (!arguments.has("o")) usage_error("kvscope gate convert", "no -o DIR", "", "give the folder to write");
   const fs::path source = arguments.positionals()[1], folder = arguments.text("o");
   GateFile gate = load_gate(source);
   const std::string said = gate_description(gate);
@@ -86,9 +87,9 @@ int convert(const Arguments& arguments) {
 extern const CommandSpec gate_command = {
     "gate",
     "convert PATH -o DIR [--threshold X] [--strict on|off] [--window N] [--sinks N]",
-    "write a gate in our own format, with other numbers",
-    "PATH is a gate in any format that can be read (docs/reference/gates.md). Threshold, strict, window and sinks "
-    "are the defaults of the policies that read the gate: what a policy's text writes goes before them.",
+    "write a gate in KVScope's format, with other settings",
+    "PATH is a gate in any supported format (docs/reference/gates.md). Threshold, strict, window and sinks become "
+    "the defaults of the policies that read the gate; values given in a policy override them.",
     "  kvscope gate convert samples/models/kvscope-tiny -o tiny-gate --sinks 8",
     {2, 2},
     kGateOptions,

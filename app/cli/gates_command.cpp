@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kGatesOptions[] = {{"json", "", "one object a gate"}};
+constexpr OptionSpec kGatesOptions[] = {{"json", "", "one object per gate"}};
 
 /// Policies that were made for gates of this kind: `threshold` and `top-k` read any.
 std::vector<std::string> policies_for(const std::string& kind) {
@@ -75,8 +75,8 @@ int gates(const Arguments& arguments) {
   if (arguments.has("json")) return 0;
   if (rows.size() == 1) {
     std::printf(
-        "No gate goes with %s: none beside it in gates/, none shipped. docs/how-to/train-a-gate.md says how each is "
-        "trained.\n",
+        "No gate for %s: none in its gates/ folder, none shipped with KVScope. See docs/how-to/train-a-gate.md for "
+        "training one.\n",
         escape_for_terminal(folder).c_str());
     return 0;
   }
@@ -90,9 +90,10 @@ int gates(const Arguments& arguments) {
 extern const CommandSpec gates_command = {
     "gates",
     "MODEL [--json]",
-    "the gates that go with a model, by name",
-    "Those beside the weights (in the model's folder and in its gates/) and those that came with KVScope for a model of this "
-    "name (samples/gates/NAME). --gate takes these names, and a policy that reads a gate takes the first that it can.",
+    "list the gates for a model",
+    "Lists the gates in the model's folder and in its gates/ folder, and those shipped with KVScope for a model of "
+    "this name (samples/gates/NAME). --gate accepts these names. A policy that needs a gate uses the first one that "
+    "fits.",
     "  kvscope gates smollm2-135m\n"
     "  kvscope run kvscope-tiny --prompt 'Numbers:' --gate kvpop-scorer --policy kvpop",
     {1, 1},

@@ -18,17 +18,16 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kHeadsOptions[] = {
-    {"strategy", "NAME", "a, b, c or d (densest) of SP-KV section 4 (d; of runs of one hybrid, their own heads)"},
-    {"share", "X", "of c and d: share of the heads that stay global, 0 to 1 (0.25)"},
-    {"count", "N", "of c and d, instead of --share: how many"},
-    {"seed", "N", "of c: what the heads are drawn with (0)"},
+    {"strategy", "NAME", "a, b, c or d (densest) of SP-KV section 4 (d; for runs of one hybrid, their own heads)"},
+    {"share", "X", "for c and d: share of the heads that stay global, 0 to 1 (0.25)"},
+    {"count", "N", "for c and d: number of heads, instead of --share"},
+    {"seed", "N", "for c: random seed (0)"},
     {"import", "FORMAT:PATH",
-     "instead of traces: heads or scores from duo:, json:, headkv:, hf:, block:, kvzip:, rlkv:; MODEL says the shape"},
-    {"export", "FORMAT:PATH", "duo:FOLDER, json:FILE, headkv:FILE, hf:FILE or block:FILE; may be given more than once",
-     true},
-    {"sinks", "N", "written into the export: first tokens that a local head keeps (the runs', or the file's)"},
-    {"window", "N", "written into the export: newest tokens that a local head keeps (the same)"},
-    {"overwrite", "", "replace files of those names"},
+     "instead of traces: heads or scores from duo:, json:, headkv:, hf:, block:, kvzip:, rlkv:; MODEL gives the shape"},
+    {"export", "FORMAT:PATH", "duo:FOLDER, json:FILE, headkv:FILE, hf:FILE or block:FILE; repeatable", true},
+    {"sinks", "N", "exported number of first tokens that a local head keeps (default: the runs' or the file's)"},
+    {"window", "N", "exported number of newest tokens that a local head keeps (same default)"},
+    {"overwrite", "", "overwrite existing files"},
     {"json", "", "one object: strategy, share, heads, coverage, full [layers][kv_heads], warnings"},
 };
 
@@ -145,7 +144,7 @@ Chosen choose_from_runs(const Arguments& arguments, const HeadQuestion& question
 Chosen choose_from_file(const Arguments& arguments, const HeadQuestion& question, bool to_export) {
   const HeadTarget source = parse_head_target(arguments.text("import"), "--import", false);
   if (arguments.positionals().size() != 1)
-    usage_error("--import", std::to_string(arguments.positionals().size()) + " arguments beside it", "MODEL alone");
+    usage_error("--import", std::to_string(arguments.positionals().size()) + " more arguments", "only MODEL");
   const ModelConfig model = ModelConfig::load(model_folder(arguments.positionals()[0]));
   const HeadFile file =
       import_heads(source, {.n_layers = model.n_layers, .n_kv_heads = model.n_kv_heads, .n_heads = model.n_heads});
@@ -154,7 +153,8 @@ Chosen choose_from_file(const Arguments& arguments, const HeadQuestion& question
   if (!to_export) return chosen;
   const auto size = [&](const char* name, const std::optional<int>& said, int least) {
     const auto given = whole(arguments, name, least, kMostTokens);
-    if (!given && !said) usage_error(dashed(name), "not given", "tokens: " + arguments.text("import") + " says none");
+    if (!given && !said)
+      usage_error(dashed(name), "not given", "tokens: " + arguments.text("import") + " does not give one");
     return given ? *given : *said;
   };
   chosen.choice.sizes = {size("sinks", file.n_sink, 0), size("window", file.window, 1)};
@@ -188,11 +188,12 @@ extern const CommandSpec heads_command = {
     "heads",
     "TRACE... | --import FORMAT:PATH MODEL [--strategy a|b|c|d] [--count N] [--export FORMAT:PATH]...",
     "choose the heads that stay global in a hybrid, and export them",
-    "Density and coverage count long-range entries (outside the window; sinks that lie outside it count) at the last "
-    "query, over all runs of all traces. d takes the densest heads, or those of greatest value in a file, a and b whole "
-    "layers, c draws. Where all heads keep equally many, as under a fixed budget, d is refused; heads that tie at the cut "
-    "are named. docs/reference/head-files.md says who reads which format and what each loses. A duo: folder or "
-    "json: file runs here too: --gate PATH with --policy duo or hybrid:heads=d has the same heads, sinks and window.",
+    "Density and coverage count long-range entries (those outside the window, including sinks) at the last query, "
+    "over all runs of all traces. a and b take whole layers, c takes random heads, d takes the densest heads or "
+    "those with the greatest values in a file. If all heads keep the same number of tokens, as under a fixed budget, "
+    "d is refused; heads that tie at the cut are listed. docs/reference/head-files.md lists which tools read which "
+    "format and what each format loses. KVScope can run a duo: folder or json: file itself: --gate PATH with "
+    "--policy duo or hybrid:heads=d uses the same heads, sinks and window.",
     "  kvscope heads traces.h5 --strategy d --count 6 --export duo:selected-heads\n"
     "  kvscope heads --import rlkv:weights MODEL --share 0.3 --sinks 4 --window 64 --export duo:heads",
     {1, 1000},

@@ -16,30 +16,30 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kHybridOptions[] = {
-    {"texts", "FILE", "text that is measured on; may be given again", true},
+    {"texts", "FILE", "text to measure on; repeatable", true},
     {"pieces", "N", "pieces of each text (8)"},
     {"length", "N", "tokens of a piece (512)"},
     {"chunk", "N", "the policy acts after every N tokens (16)"},
     {"signal", "NAME", "density, oracle, output-error, nll, nll-alone, file:FOLDER (density)"},
-    {"policy", "SPEC", "the gate's: of density and coverage (the first that has a gate)"},
-    {"strategies", "LIST", "of a, b, c, d, capped, layers, greedy, budgets (a,b,c,d)"},
-    {"shares", "LIST", "of the heads (10%,20%,30%,40%,50%); those of a and b besides"},
-    {"bytes", "N", "one share more: as many heads as fit in N bytes at --context"},
-    {"context", "N", "tokens that bytes are told for (the model's)"},
-    {"seeds", "LIST", "of c (0,1,2)"},
-    {"cap", "N", "of capped: heads a layer at most (the smallest that has room)"},
-    {"sinks", "N", "of local heads (the policy's, without one 4)"},
-    {"window", "N", "of local heads (the policy's, without one 128)"},
-    {"again", "on|off", "measure the signal anew under d's heads, and choose by that (on)"},
-    {"greedy-pieces", "N", "pieces that greedy goes by (1)"},
+    {"policy", "SPEC", "policy of the gate, for density and coverage (the first with a gate)"},
+    {"strategies", "LIST", "from a, b, c, d, capped, layers, greedy, budgets (a,b,c,d)"},
+    {"shares", "LIST", "shares of the heads (10%,20%,30%,40%,50%), besides those of a and b"},
+    {"bytes", "N", "one more share: as many heads as fit in N bytes at --context"},
+    {"context", "N", "context length for the memory estimate, in tokens (the model's)"},
+    {"seeds", "LIST", "seeds of c (0,1,2)"},
+    {"cap", "N", "for capped: maximum heads per layer (the smallest that has room)"},
+    {"sinks", "N", "sinks of local heads (the policy's, else 4)"},
+    {"window", "N", "window of local heads (the policy's, else 128)"},
+    {"again", "on|off", "measure the signal again under d's heads, and choose by it (on)"},
+    {"greedy-pieces", "N", "number of pieces that greedy uses (1)"},
     {"tasks", "NAME,...", "also decode answers (docs/reference/tasks.md), of --length tokens"},
-    {"questions", "N", "of each task (50)"},
-    {"export", "FORMAT:PATH", "write the heads of --point as kvscope heads does; may be given again", true},
+    {"questions", "N", "questions of each task (50)"},
+    {"export", "FORMAT:PATH", "write the heads of --point as kvscope heads does; repeatable", true},
     {"point", "LABEL", "d:27, d:30%, c:27:1 (with the seed), d-again:27, ..."},
-    {"o", "FILE", "the study as HDF5; FILE.journal meanwhile: the command goes on from it"},
-    {"journal", "FILE", "instead of that one, and kept"},
-    {"overwrite", "", "replace files of those names"},
-    {"dry-run", "", "only say how many passes it takes, and about how long"},
+    {"o", "FILE", "the study (HDF5); until then FILE.journal, from which the command continues"},
+    {"journal", "FILE", "journal file to use instead, kept afterwards"},
+    {"overwrite", "", "overwrite existing files"},
+    {"dry-run", "", "only print the number of passes and an estimate of the time"},
     kGateOption,
     kDeviceOption,
     kDtypeOption,
@@ -68,7 +68,7 @@ nlohmann::ordered_json facts_json(const HybridPlan& plan, const HybridEngine& en
   facts["layers"] = engine.shape().n_layers;
   facts["kv_heads"] = engine.shape().n_kv_heads;
   if (plan.greedy) facts["greedy_pieces"] = plan.greedy_pieces;
-  const std::optional<std::string> why_not = plan.again ? why_not_again(plan.signal) : "it was not asked for";
+  const std::optional<std::string> why_not = plan.again ? why_not_again(plan.signal) : "it was not requested";
   facts["again"] = why_not ? "not measured: " + *why_not : "measured";
   return facts;
 }
@@ -109,8 +109,7 @@ int tell_cost(HybridEngine& engine, int n_passes) {
   engine.dense_nll(0);
   const double seconds = engine.seconds() - before;
   std::printf(
-      "%d passes over a piece; a dense one takes %.2f s here, so about %.0f min, with as many loads of heads as there "
-      "are choices\n",
+      "%d passes over a piece; a dense one takes %.2f s here, so about %.0f min, plus one load of heads per choice\n",
       n_passes, seconds, std::ceil(n_passes * seconds / 60));
   return 0;
 }
@@ -147,9 +146,9 @@ int hybrid(const Arguments& arguments) {
 extern const CommandSpec hybrid_command = {
     "hybrid",
     "MODEL --texts FILE -o h.h5 [--signal NAME] [--strategies LIST] [--shares LIST]",
-    "which heads may become local, at which share and cost (SP-KV section 4)",
-    "Orders the KV heads by a signal, makes those of each strategy global and the others local, and reads the texts under "
-    "each choice as kvscope score does. docs/reference/studies.md defines it all.",
+    "measure which heads may become local, at which share and cost (SP-KV section 4)",
+    "Ranks the KV heads by a signal, makes those of each strategy global and the others local, and reads the texts "
+    "under each choice as kvscope score does. See docs/reference/studies.md for the definitions.",
     "  kvscope hybrid smollm2-135m --texts a.txt --policy wg-kv:window=128,sinks=4 -o h.h5",
     {1, 1},
     kHybridOptions,

@@ -61,7 +61,7 @@ std::string text_of(const GlobalHeads& heads) {
 HeadFolders::HeadFolders() {
   std::string name = (fs::temp_directory_path() / "kvscope-heads-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr)
-    throw Error({.code = ExitCode::resource, .file = name, .found = "no temporary folder can be made"});
+    throw Error({.code = ExitCode::resource, .file = name, .found = "no temporary folder can be created"});
   path_ = name;
 }
 
@@ -99,7 +99,7 @@ HybridEngine::HybridEngine(const Arguments& arguments, const HybridPlan& plan, c
                  .file = "--length",
                  .found = std::to_string(plan.length),
                  .expected = "more than sinks and window, " + std::to_string(cache_.n_sink + cache_.window),
-                 .hint = "nothing would leave a local head"});
+                 .hint = "otherwise local heads evict nothing"});
   if (plan.length > model_.max_positions)
     throw Error({.code = ExitCode::usage,
                  .file = "--length",
@@ -140,7 +140,7 @@ double HybridEngine::seconds() const {
 void HybridEngine::stop() const {
   Error::Parts parts{.code = ExitCode::cancelled, .file = "hybrid", .found = "cancelled"};
   if (journal_ != nullptr)
-    parts.hint = "what was measured is in " + plan_.journal + "; the same command goes on from there";
+    parts.hint = "measurements up to now are in " + plan_.journal + "; run the same command to continue";
   throw Error(std::move(parts));
 }
 

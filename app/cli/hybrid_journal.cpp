@@ -15,10 +15,11 @@ nlohmann::ordered_json first_of(const nlohmann::ordered_json& what) { return {{k
 
 [[noreturn]] void refuse_other(const std::filesystem::path& path, const nlohmann::json& there,
                                const nlohmann::json& now) {
-  Error::Parts parts{.code = ExitCode::usage,
-                     .file = path.string(),
-                     .found = "measurements of something else",
-                     .hint = "the same model, texts and sizes go on from there; others need another file"};
+  Error::Parts parts{
+      .code = ExitCode::usage,
+      .file = path.string(),
+      .found = "measurements of another study",
+      .hint = "only a study with the same model, texts and sizes can continue this file; use another file"};
   for (const auto& [name, value] : now.items()) {
     if (there.is_object() && there.contains(name) && there[name] == value) continue;
     parts.where = name;
@@ -34,7 +35,7 @@ nlohmann::ordered_json first_of(const nlohmann::ordered_json& what) { return {{k
 HybridJournal::HybridJournal(std::filesystem::path path, const nlohmann::ordered_json& what)
     : journal_(std::move(path)) {
   // A device or a folder of that name was refused by writable_target() before.
-  journal_.open("wait until that one ends, or give another -o");
+  journal_.open("wait until it ends, or give another -o");
   const std::size_t end = std::filesystem::file_size(journal_.path()) == 0 ? 0 : read(what);
   journal_.go_on_at(end);
   if (end == 0) journal_.write(first_of(what));
@@ -47,7 +48,8 @@ HybridJournal::~HybridJournal() {
 std::size_t HybridJournal::read(const nlohmann::ordered_json& facts) {
   const auto what = nlohmann::json::parse(facts.dump());  // whatever the order of its fields
   const auto refuse_file = [&] {
-    throw Error({.file = journal_.path().string(), .found = "not the journal of a hybrid study", .hint = "another -o"});
+    throw Error(
+        {.file = journal_.path().string(), .found = "not the journal of a hybrid study", .hint = "use a different -o"});
   };
   const std::size_t end = Journal::read(journal_.path(), [&](const auto& line, int number, const std::string& place) {
     if (number > 1) return read_entry(line, place);
@@ -62,7 +64,7 @@ std::size_t HybridJournal::read(const nlohmann::ordered_json& facts) {
 void HybridJournal::read_entry(const nlohmann::json& line, const std::string& place) {
   const JsonObject object(line, place);
   if (line.size() != 2 || !line.contains("values") || !line["values"].is_array() || line["values"].empty())
-    throw Error({.file = place, .where = "values", .found = "no list of numbers", .expected = "key and values"});
+    throw Error({.file = place, .where = "values", .found = "not a list of numbers", .expected = "key and values"});
   std::vector<double> values;
   for (const nlohmann::json& value : line["values"]) {
     if (!value.is_null() && !value.is_number())
@@ -81,7 +83,7 @@ const std::vector<double>& HybridJournal::values(const std::string& key, std::si
                  .where = in_quotes(key),
                  .found = std::to_string(found->second.size()) + " values",
                  .expected = std::to_string(n),
-                 .hint = "remove that line: what it says is measured again"});
+                 .hint = "remove that line; its value is measured again"});
   }
   std::vector<double> values = measure();
   nlohmann::ordered_json numbers = nlohmann::ordered_json::array();

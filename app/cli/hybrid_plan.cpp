@@ -130,19 +130,19 @@ void read_policy(const Arguments& arguments, HybridPlan& plan) {
     plan.policy = PolicySpec::parse(arguments.text("policy"));
     if (!heads_may_differ(policy_of(*plan.policy).info))
       usage_error("--policy", plan.policy->to_string(),
-                  "a policy of a gate whose heads may keep different numbers of tokens",
+                  "a policy with a gate whose heads may keep different numbers of tokens",
                   "kvscope gates MODEL lists the model's gates and their policies");
   } else {
     plan.policy = policy_with_gate(arguments, plan.model);
   }
   if (!plan.policy && plan.signal == SignalKind::density)
     throw Error({.file = plan.model,
-                 .found = "no gate that tells heads apart goes with the model",
-                 .expected = "one beside it, or --gate PATH or NAME, for the signal density",
+                 .found = "no gate of this model distinguishes heads",
+                 .expected = "for the signal density, a gate in the model's folder, or --gate PATH or NAME",
                  .hint = "--signal oracle, output-error and nll need no gate"});
   if (plan.budgets && !(plan.policy && plan.policy->has("density_over")))
     usage_error("--strategies", "budgets" + (plan.policy ? " under " + plan.policy->to_string() : std::string()),
-                "a policy whose gate keeps tokens by a threshold, which each head then has for itself");
+                "a policy whose gate keeps tokens by a threshold, so that each head can have its own");
   std::vector<PolicySpec> policies;
   if (plan.policy) policies.push_back(*plan.policy);
   plan.gates = gate_arguments(arguments, plan.model, policies);
@@ -219,7 +219,9 @@ HybridPlan hybrid_plan(const Arguments& arguments) {
 TextPieces cut_pieces(const HybridPlan& plan) {
   const std::optional<Tokenizer> tokenizer = tokenizer_of(plan.model);
   if (!tokenizer)
-    throw Error({.file = plan.model, .found = "no tokenizer can be read here", .expected = "a model on this machine"});
+    throw Error({.file = plan.model,
+                 .found = "the tokenizer cannot be read on this machine",
+                 .expected = "a model on this machine"});
   TextPieces result;
   for (const std::string& path : plan.texts) {
     const std::string text = as_text(read_file(path, kMostText), path);

@@ -48,7 +48,7 @@ void check_tells_apart(const HeadSignal& signal) {
   if (std::ranges::max(mean) > std::ranges::min(mean)) return;
   throw Error({.file = "signal " + signal.name,
                .found = "the same value for every head",
-               .expected = "heads that differ: a tie would decide",
+               .expected = "heads that differ; otherwise all heads tie",
                .hint = "longer pieces, another signal, or strategies a, b and c"});
 }
 
@@ -206,9 +206,9 @@ std::optional<std::string> why_not_again(SignalKind signal) {
     case SignalKind::nll_alone:
       return std::nullopt;
     case SignalKind::oracle:
-      return "the oracle looks at a dense pass, whatever heads are local";
+      return "the oracle uses a dense pass, whichever heads are local";
     case SignalKind::output_error:
-      return "a global head has no output error, so that it could not be compared with a local one";
+      return "a global head has no output error, so it cannot be compared with a local one";
     case SignalKind::file:
       return "a file is not measured";
   }

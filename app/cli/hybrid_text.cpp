@@ -41,8 +41,7 @@ std::string hybrid_text(const StudyTable& table) {
   const double tau = mean_tau(table);
   text += "signal " + facts.value("signal", "") + ", " + std::to_string(facts.value("pieces", 0)) + " pieces of " +
           std::to_string(facts.value("length", 0)) + " tokens";
-  if (!std::isnan(tau))
-    text += "; Kendall's tau-b of two pieces' orders of heads " + fixed_text(tau, 3) + " in the mean";
+  if (!std::isnan(tau)) text += "; mean Kendall's tau-b between the head rankings of two pieces: " + fixed_text(tau, 3);
   text += "\n";
   text += "MB of keys and values at " + std::to_string(facts.value("context", 0)) +
           " tokens; by piece, again: turnover of d between pieces, and under its own heads\n";

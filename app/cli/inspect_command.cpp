@@ -160,7 +160,7 @@ ordered_json inspect_notes(TraceReader& trace, const fs::path& path) {
       if (notes.run < trace.info().n_runs) run = trace.load(notes.run);
       if (!run || ids_hash(*run) != notes.ids) {
         run.reset();
-        one["of"] = "another run than the trace has there";
+        one["of"] = "not the run that the trace has there";
       }
       if (!notes.name.empty()) one["name"] = notes.name;
       if (!notes.note.empty()) one["note"] = notes.note;
@@ -277,9 +277,8 @@ int inspect(const Arguments& arguments) {
   if (!fs::exists(path, error)) {
     const auto named = find_model(path.string());
     if (!named)
-      throw Error({.file = path.string(),
-                   .found = "no such file or folder",
-                   .hint = "kvscope models lists the names of models"});
+      throw Error(
+          {.file = path.string(), .found = "no such file or folder", .hint = "kvscope models lists the model names"});
     path = *named;
   }
   // Left to the end of the process: to take a large value apart this library allocates, and a destructor that gets no memory
@@ -319,10 +318,10 @@ int inspect(const Arguments& arguments) {
 extern const CommandSpec inspect_command = {
     "inspect",
     "PATH [--json]",
-    "what a model, a gate, an adapter, a weights file, a trace or a study is",
-    "PATH is a model's folder, a gate in any of its formats or a LoRA adapter (docs/reference/gates.md), a .safetensors file, "
-    "a .json file, a trace, with what was noted of its runs in the window, or a study (docs/reference/studies.md). Of "
-    "models it reads headers, not weights.",
+    "describe a model, gate, adapter, weights file, trace or study",
+    "PATH is a model's folder, a gate in any supported format or a LoRA adapter (docs/reference/gates.md), a "
+    ".safetensors file, a .json file, a trace (with the notes made in the window), or a study "
+    "(docs/reference/studies.md). For models it reads headers, not weights.",
     "  kvscope inspect samples/models/kvscope-tiny",
     {1, 1},
     kInspectOptions,

@@ -56,16 +56,16 @@ nlohmann::json given_options(const Arguments& arguments, std::initializer_list<c
 constexpr OptionSpec kRowsJsonOption = {"json", "", "one object per row, then the result"};
 
 constexpr OptionSpec kTrainOptions[] = {
-    {"base", "MODEL", "train gates for this model: a name or folder (the recipe's own model)"},
-    {"data", "PATH", "a corpus of prepare_corpus.py, with --base also text files; palindromes: a tokenizer"},
-    {"o", "FOLDER", "where the model or its gates are written"},
-    {"resume", "", "go on where a training of this recipe, text and base was stopped"},
-    {"overwrite", "", "begin anew in a folder where a training is"},
-    {"checkpoint-seconds", "N", "between two checkpoints (60)"},
+    {"base", "MODEL", "train gates for this model: a name or folder (default: the recipe's model)"},
+    {"data", "PATH", "a corpus from prepare_corpus.py; with --base also text files; for palindromes a tokenizer"},
+    {"o", "FOLDER", "output folder for the model or its gates"},
+    {"resume", "", "continue a stopped training with the same recipe, text and base"},
+    {"overwrite", "", "start over in a folder that holds a training"},
+    {"checkpoint-seconds", "N", "seconds between two checkpoints (60)"},
     {"phase", "NAME", "all, base, scorer or gate (all)"},
-    {"seed", "N", "of data and initial weights (the recipe's)"},
-    {"threads", "N", "that make batches (the machine's)"},
-    {"overrides", "JSON", "merged over the recipe (RFC 7396), e.g. '{\"base\": {\"steps\": 100}}'"},
+    {"seed", "N", "seed of data and initial weights (the recipe's)"},
+    {"threads", "N", "threads that make batches (the machine's)"},
+    {"overrides", "JSON", "JSON merged over the recipe (RFC 7396), e.g. '{\"base\": {\"steps\": 100}}'"},
     {"device", "NAME", "auto, cpu, cuda, cuda:N; several: cuda:0,cuda:1 or cuda:all (auto)"},
     kEngineOption,
     kQuietOption,
@@ -89,13 +89,13 @@ int train(const Arguments& arguments) {
 
 constexpr OptionSpec kBenchOptions[] = {
     {"model", "MODEL", "the model's folder (the sample model)"},
-    {"shape", "NAME", "random weights of a known shape instead, e.g. qwen3-0.6b"},
-    {"policy", "SPEC", "NAME:key=value,... (several are run by default)"},
-    {"prompt-tokens", "N", "length of the prompt"},
-    {"max-tokens", "N", "decode: tokens of one repetition"},
+    {"shape", "NAME", "use random weights of a known shape, e.g. qwen3-0.6b"},
+    {"policy", "SPEC", "NAME:key=value,... (default: several policies)"},
+    {"prompt-tokens", "N", "tokens of the prompt"},
+    {"max-tokens", "N", "decode: tokens per repetition"},
     {"batch", "N", "decode: sequences at once, up to 32 (1)"},
-    {"chunk", "N", "prefill: tokens of the prompt at a time (chosen by device and policy)"},
-    {"repeats", "N", "measured repetitions after a warm-up"},
+    {"chunk", "N", "prefill: prompt tokens per step (chosen by device and policy)"},
+    {"repeats", "N", "measured repetitions, after a warm-up"},
     kGateOption,
     kDeviceOption,
     kDtypeOption,
@@ -112,7 +112,7 @@ int bench(const Arguments& arguments) {
   args["name"] = name;
   if (arguments.has("shape")) {
     if (arguments.has("gate"))
-      usage_error("--shape and --gate", "both given", "one of them: random weights have no gate");
+      usage_error("--shape and --gate", "both given", "one of them, because random weights have no gate");
     return run_job(arguments, "bench", args);
   }
   const std::string model = arguments.text("model", sample_model().string());
@@ -130,10 +130,11 @@ int bench(const Arguments& arguments) {
 extern const CommandSpec train_command = {
     "train",
     "RECIPE.json --data FOLDER -o FOLDER [options]",
-    "train a model and its scorers, or the gates of a model that is there",
+    "train a model and its scorers, or gates for an existing model",
     "A recipe without --base pretrains a small model, then KVpop's scorers by the boundary loss (eq. 7) against the "
-    "future-attention oracle, or a model together with its gate (palindrome-sp-kv.json). With --base it trains scorers or the gates of WG-KV, SP-KV or DMS on that model, which stays "
-    "as it is. docs/reference/training.md has the losses.",
+    "future-attention oracle, or a model together with its gate (palindrome-sp-kv.json). With --base it trains "
+    "scorers or the gates of WG-KV, SP-KV or DMS for that model, which does not change. docs/reference/training.md "
+    "defines the losses.",
     "  kvscope train samples/recipes/kvscope-tiny.json --data text -o my-model --device cuda\n"
     "  kvscope train samples/recipes/smollm2-wg-kv.json --base smollm2-135m --data text -o my-gates",
     {1, 1},
@@ -143,10 +144,9 @@ extern const CommandSpec train_command = {
 extern const CommandSpec bench_command = {
     "bench",
     "decode|prefill [options]",
-    "speed of decoding, or of reading a prompt, on this machine",
-    "Tokens per second, each number with its spread over the repetitions: of decoding "
-    "with recording off and on; of a prompt beside what this device's products alone "
-    "would take.",
+    "measure the speed of decoding or of reading a prompt",
+    "Prints tokens per second with the spread over the repetitions: for decoding with recording off and on; for a "
+    "prompt, also the time that the matrix products alone would take on this device.",
     "  kvscope bench decode --device cpu\n"
     "  kvscope bench prefill --shape qwen3-8b --prompt-tokens 32768 --device cuda",
     {1, 1},

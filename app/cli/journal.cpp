@@ -42,7 +42,7 @@ std::size_t Journal::read(const fs::path& path, const TakeLine& take) {
       take(parse_json(std::string_view(text).substr(at, stop - at), place), number, place);
     } catch (const Error& error) {
       Error::Parts parts = error.parts();
-      if (number > 1 && parts.hint.empty()) parts.hint = "remove that line: what it says is asked again";
+      if (number > 1 && parts.hint.empty()) parts.hint = "remove that line; its answer is computed again";
       throw Error(std::move(parts));
     }
   }

@@ -53,14 +53,14 @@ T whole_fields_of_json(const nlohmann::json& json, const std::string& file) {
   visit_fields(value, [&]<typename Member>(const char* name, const Member&, auto) {
     const auto found = json.find(name);
     if (found == json.end() || (found->is_null() && !std::is_floating_point_v<Member>))
-      throw Error({.file = file, .where = name, .found = "not there", .expected = "all fields"});
+      throw Error({.file = file, .where = name, .found = "missing", .expected = "all fields"});
     ++n;
   });
   if (n == json.size()) return value;
   for (const auto& [key, unused] : json.items()) {
     bool known = false;
     visit_fields(value, [&](const char* name, const auto&, auto) { known = known || key == name; });
-    if (!known) throw Error({.file = file, .found = "a field " + in_quotes(key), .expected = "none of that name"});
+    if (!known) throw Error({.file = file, .found = "a field " + in_quotes(key), .expected = "no such field"});
   }
   return value;
 }

@@ -16,15 +16,15 @@ namespace {
 
 constexpr OptionSpec kMergeOptions[] = {
     {"o", "FILE", "the trace to write (HDF5)"},
-    {"overwrite", "", "replace it if it exists"},
-    {"copy", "", "copy the data; the shards are not needed afterwards"},
+    {"overwrite", "", "overwrite FILE if it exists"},
+    {"copy", "", "copy all data, so that the shards are not needed afterwards"},
     {"allow-missing", "", "leave out prompts that no shard has answered"},
     kQuietOption,
     {"json", "", "one object: trace, runs, prompts, tokens, notes, missing"},
 };
 
 int merge(const Arguments& arguments) {
-  if (!arguments.has("o")) usage_error("kvscope merge", "no -o FILE", "", "name the trace to write");
+  if (!arguments.has("o")) usage_error("kvscope merge", "no -o FILE", "", "give the trace to write");
   catch_interrupts();
   Progress progress(arguments.has("quiet"));
   const auto show = [&](int done, int total) {
@@ -41,7 +41,7 @@ int merge(const Arguments& arguments) {
   progress.clear();
   const MergedNotes notes = merge_notes(shards, report.from, arguments.text("o"));
   for (const std::string& line : notes.unread)
-    std::fprintf(stderr, "warning: %s; these notes stay behind\n", escape_for_terminal(line).c_str());
+    std::fprintf(stderr, "warning: %s; these notes are not merged\n", escape_for_terminal(line).c_str());
   if (arguments.has("json")) {
     write_json_line(nlohmann::ordered_json{{"trace", arguments.text("o")},
                                            {"shards", shards.size()},
@@ -62,11 +62,11 @@ int merge(const Arguments& arguments) {
 extern const CommandSpec merge_command = {
     "merge",
     "SHARD... -o FILE [--copy]",
-    "make one trace of the shards of a capture",
-    "The runs stand in the order of their prompts. FILE has the small data itself and the large data as virtual "
-    "datasets over the shards, which must stay in its folder (the folder may move); with --copy it has all data. "
-    "Every run is checked; notes beside the shards go beside FILE. Shards of different models, options or prompts, and prompts that are missing or doubled, "
-    "are errors.",
+    "merge the shards of a capture into one trace",
+    "Runs are in the order of their prompts. FILE contains the small data and refers to the large data with virtual "
+    "datasets, so the shards must stay in its folder (you may move the folder); with --copy it contains all data. "
+    "Every run is checked, and notes of the shards are merged too. Shards of different models, options or prompts, "
+    "and missing or duplicate prompts, are errors.",
     "  kvscope merge traces/shard-*.h5 -o traces/all.h5",
     {1, 100000},
     kMergeOptions,

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kModelsOptions[] = {{"json", "", "one object a model"}};
+constexpr OptionSpec kModelsOptions[] = {{"json", "", "one object per model"}};
 
 ordered_json to_json(const KnownModel& model) {
   ordered_json json = {{"name", model.name}, {"origin", model.origin}};
@@ -43,7 +43,7 @@ ordered_json to_json(const KnownModel& model) {
 
 std::vector<std::string> model_row(const ordered_json& model) {
   if (model["path"].is_null())
-    return {model["name"].get<std::string>(), "not here", "", model["how"].get<std::string>()};
+    return {model["name"].get<std::string>(), "not found", "", model["how"].get<std::string>()};
   std::string shape = "cannot be read";
   if (model.contains("layers")) {
     shape = model["architecture"].get<std::string>() + ", " + model["layers"].dump() + " x " +
@@ -73,9 +73,10 @@ int models(const Arguments& arguments) {
 extern const CommandSpec models_command = {
     "models",
     "[--json]",
-    "the models of this machine, by name",
-    "A name stands wherever MODEL is asked for: the model that ./setup fetched, the tiny sample, and what lies in the "
-    "Hugging Face cache ($HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub). A folder of that name goes first.",
+    "list the models on this machine",
+    "You can give one of these names as MODEL: the model fetched by ./setup, the tiny sample, and the models in the "
+    "Hugging Face cache ($HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub). If a "
+    "folder of that name exists, the folder is used.",
     "  kvscope models\n"
     "  kvscope run smollm2-135m --chat --prompt \"What is a key-value cache?\"",
     {0, 0},

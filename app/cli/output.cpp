@@ -44,7 +44,7 @@ bool stdout_is_well() {
 void flush_stdout() {
   if (stdout_is_well()) return;
   if (g_stdout_error == EPIPE) {
-    throw Error({.code = ExitCode::closed_pipe, .file = "stdout", .found = "closed by its reader"});
+    throw Error({.code = ExitCode::closed_pipe, .file = "stdout", .found = "closed by the reader"});
   }
   throw Error({.code = ExitCode::resource,
                .file = "stdout",

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kPoliciesOptions[] = {{"json", "", "one object a policy"}};
+constexpr OptionSpec kPoliciesOptions[] = {{"json", "", "one object per policy"}};
 
 ordered_json to_json(const ParameterInfo& parameter) {
   const bool is_choice = parameter.kind == ParameterKind::choice;
@@ -66,7 +66,7 @@ const PolicyInfo& named(const std::string& name) {
   std::vector<std::string_view> names;
   for (const PolicyInfo& policy : policy_list()) names.push_back(policy.name);
   const std::string close = closest(name, names);
-  usage_error("kvscope policies", "no policy is named " + in_quotes(name), "",
+  usage_error("kvscope policies", "no policy named " + in_quotes(name), "",
               close.empty() ? "kvscope policies lists them" : "did you mean " + close + "?");
 }
 
@@ -88,10 +88,10 @@ int policies(const Arguments& arguments) {
 extern const CommandSpec policies_command = {
     "policies",
     "[NAME] [--json]",
-    "the policies, or all that there is to know of one",
-    "A policy is written NAME:key=value,key=value, as in kvpop:budget=512,window=64. A budget is tokens "
-    "(budget=512), a kept share (keep=25%) or a factor (compression=4x). With NAME: its rule, the gate that it "
-    "needs, its parameters with defaults and ranges.",
+    "list the policies, or describe one",
+    "A policy is written NAME:key=value,key=value, for example kvpop:budget=512,window=64. A budget is a number of "
+    "tokens (budget=512), a kept share (keep=25%) or a factor (compression=4x). With NAME: prints its rule, the gate "
+    "it needs, and its parameters with defaults and ranges.",
     "  kvscope policies kvpop",
     {0, 1},
     kPoliciesOptions,

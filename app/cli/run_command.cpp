@@ -25,23 +25,23 @@ constexpr auto kPromptOptions = std::to_array<OptionSpec>({
     {"prompt", "TEXT", "the prompt"},
     {"prompt-file", "FILE", "the prompt from a file; - is stdin"},
     {"messages", "JSON", "a conversation instead: [{\"role\": \"user\", \"content\": TEXT}, ...]"},
-    {"prompt-ids", "N,N,...", "the prompt's tokens instead"},
+    {"prompt-ids", "N,N,...", "the prompt as token ids instead"},
     {"title", "TEXT", "with --prompt-ids: the title of the run"},
-    {"answer-ids", "N,N,...", "the answer's tokens, given instead of drawn (teacher forcing)"},
+    {"answer-ids", "N,N,...", "the answer as token ids instead of sampling (teacher forcing)"},
 });
 constexpr auto kTemplateOptions = std::to_array<OptionSpec>({
-    {"raw", "", "take the prompt as text even if the model has a chat template"},
-    {"chat", "", "wrap the prompt in the model's chat template (the default if it has one)"},
+    {"raw", "", "use the prompt as raw text even if the model has a chat template"},
+    {"chat", "", "wrap the prompt in the model's chat template (default if it has one)"},
 });
 constexpr auto kTraceOptions = std::to_array<OptionSpec>({
     {"trace", "FILE", "save the run: lifetimes, scores, contests, oracle"},
-    {"overwrite", "", "replace the trace if it exists"},
+    {"overwrite", "", "overwrite the trace if it exists"},
 });
 constexpr auto kOutputOptions = std::to_array<OptionSpec>({
-    {"json", "", "an object a token, then ids, text, policy, thresholds, seed, timings"},
+    {"json", "", "one object per token, then ids, text, policy, thresholds, seed, timings"},
 });
 constexpr auto kReadingOptions = std::to_array<OptionSpec>({
-    {"chunk", "N", "only read the prompt, as score --chunk N does; no answer"},
+    {"chunk", "N", "only read the prompt, as score --chunk N does, without an answer"},
 });
 constexpr auto kRunOptions =
     joined(kPromptOptions, kLengthAndSamplingOptions, kTemplateOptions, kChatOptions, kTraceOptions, kOracleOptions,
@@ -130,7 +130,7 @@ std::vector<std::int32_t> token_ids(const Arguments& arguments, const char* name
     if (!ids.empty() && *at++ != ',') at = end;  // then no number follows
     std::int32_t id = 0;
     const auto [next, error] = std::from_chars(at, end, id);
-    if (error != std::errc() || id < 0) usage_error(dashed(name), in_quotes(text), "numbers of tokens, as in 1,15,3");
+    if (error != std::errc() || id < 0) usage_error(dashed(name), in_quotes(text), "token ids, for example 1,15,3");
     ids.push_back(id);
     at = next;
   }
@@ -140,7 +140,7 @@ std::vector<std::int32_t> token_ids(const Arguments& arguments, const char* name
 RunRequest request_of_prompt(const Arguments& arguments, const std::string& model_path) {
   const std::string file = arguments.text("prompt-file", "--prompt");
   const bool by_ids = arguments.has("prompt-ids");
-  if (arguments.has("title") && !by_ids) usage_error("--title", "no --prompt-ids", "--prompt-ids with it");
+  if (arguments.has("title") && !by_ids) usage_error("--title", "no --prompt-ids", "--prompt-ids as well");
   RunRequest request = run_request(arguments, model_path,
                                    by_ids ? arguments.text("title") : as_text(arguments.text_or_file("prompt"), file));
   if (by_ids) request.prompt_ids = token_ids(arguments, "prompt-ids"), request.messages.clear();
@@ -201,7 +201,7 @@ int run(const Arguments& arguments) {
   if (arguments.has("trace")) save_trace(trace, record, arguments.has("overwrite"));
   if (!stdout_is_well()) {
     job.progress().clear();
-    std::fprintf(stderr, "stdout takes no more; %d tokens were decoded%s%s\n", record.n_tokens() - record.prompt_len,
+    std::fprintf(stderr, "stdout is closed; %d tokens were decoded%s%s\n", record.n_tokens() - record.prompt_len,
                  trace.empty() ? "" : " and are kept in ", escape_for_terminal(trace).c_str());
     flush_stdout();
   }

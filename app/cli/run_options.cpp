@@ -37,7 +37,8 @@ static std::vector<PolicyChange> planned_changes(const Arguments& arguments) {
     std::int32_t q = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + std::min(colon, text.size()), q);
     if (colon == std::string::npos || error != std::errc() || end != text.data() + colon || q < 1)
-      usage_error("--change", in_quotes(text), "a query position, a colon and a policy, as in 128:kvpop:budget=256");
+      usage_error("--change", in_quotes(text),
+                  "a query position, a colon and a policy, for example 128:kvpop:budget=256");
     changes.push_back({q, PolicySpec::parse(text.substr(colon + 1))});
   }
   return changes;
@@ -68,7 +69,7 @@ static bool takes_plain_text(const Arguments& arguments, const std::string& mode
     return !ChatTemplate::find(model_path);
   } catch (const Error& error) {
     Error::Parts parts = error.parts();
-    parts.hint = "the prompt is taken as plain text, as with --raw";
+    parts.hint = "the prompt is used as raw text, as with --raw";
     if (!arguments.has("quiet")) std::fprintf(stderr, "warning: %s\n", format_error(parts).c_str());
     return true;
   }

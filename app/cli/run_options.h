@@ -12,37 +12,38 @@
 
 namespace kvscope::app {
 
-inline constexpr OptionSpec kSystemOption = {"system", "TEXT", "the chat's system message"};
+inline constexpr OptionSpec kSystemOption = {"system", "TEXT", "system message of the chat"};
 inline constexpr OptionSpec kThinkingOption = {"thinking", "on|off",
-                                               "of Qwen3: think before the answer (as the model does)"};
-inline constexpr OptionSpec kDateOption = {"date", "TEXT", "of Llama 3.1 and later: today (the template's own date)"};
+                                               "for Qwen3: think before the answer (model default)"};
+inline constexpr OptionSpec kDateOption = {"date", "TEXT",
+                                           "for Llama 3.1 and later: date of the chat (the template's date)"};
 
 inline constexpr auto kLengthAndSamplingOptions = std::to_array<OptionSpec>({
     {"policy", "SPEC", "NAME:key=value,... (full); kvscope policies lists them"},
-    {"max-tokens", "N", "new tokens at most (64)"},
-    {"seed", "N", "of the sampling (0)"},
+    {"max-tokens", "N", "maximum number of new tokens (64)"},
+    {"seed", "N", "seed of the sampling (0)"},
     {"temperature", "X", "0 is greedy (0)"},
-    {"top-k", "N", "sample from the N likeliest; 0 is all (0)"},
-    {"top-p", "X", "sample from the likeliest that sum to X (1)"},
-    {"min-p", "X", "leave out what has less than X times the likeliest's probability (0)"},
-    {"repetition-penalty", "X", "above 1 makes seen tokens rarer (1)"},
+    {"top-k", "N", "sample from the N most probable tokens; 0 is all (0)"},
+    {"top-p", "X", "sample from the most probable tokens that sum to X (1)"},
+    {"min-p", "X", "drop tokens less probable than X times the most probable one (0)"},
+    {"repetition-penalty", "X", "above 1 makes tokens seen before less likely (1)"},
 });
 inline constexpr auto kChatOptions = std::to_array<OptionSpec>({
     kSystemOption,
     kThinkingOption,
     kDateOption,
-    {"stop", "TEXT", "end the answer before this text; may be given again", true},
+    {"stop", "TEXT", "end the answer before this text; repeatable", true},
 });
 inline constexpr auto kOracleOptions = std::to_array<OptionSpec>({
     {"no-oracle", "", "do not compute the future-attention oracle"},
     kOracleOption,
     kOutputErrorOption,
 });
-inline constexpr OptionSpec kChangeOption = {
-    "change", "Q:SPEC", "other policy parameters from query position Q on; may be given again", true};
+inline constexpr OptionSpec kChangeOption = {"change", "Q:SPEC",
+                                             "use other policy parameters from query position Q; repeatable", true};
 inline constexpr auto kDecodingEngineOptions = std::to_array<OptionSpec>({
     kGateOption,
-    {"ignore-eos", "", "go on after an end-of-text token"},
+    {"ignore-eos", "", "continue after an end-of-text token"},
     kDeviceOption,
     kDtypeOption,
     kEngineOption,

@@ -12,7 +12,7 @@ ModelInfo load_same_model(EngineJob& job, const std::string& folder, const Model
     throw Error({.file = folder,
                  .found = "weights " + model.weights_hash,
                  .expected = "the trace's model: " + recorded.name + ", weights " + recorded.weights_hash,
-                 .hint = "--model names the folder"});
+                 .hint = "give its folder with --model"});
   return model;
 }
 

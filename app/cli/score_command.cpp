@@ -25,17 +25,18 @@ constexpr OptionSpec kScoreOptions[] = {
     kChunkOption,
     kOracleOption,
     kOutputErrorOption,
-    {"attention", "LAYER:TOKEN,...", "also what every query of a full cache gives to these tokens (one more pass)"},
-    {"no-dense", "", "do not read the text a second time, under full, for the difference"},
+    {"attention", "LAYER:TOKEN,...",
+     "also print the attention that each query of a full cache gives to these tokens (one more pass)"},
+    {"no-dense", "", "do not read the text again under full for the difference"},
     kGateOption,
     kDeviceOption,
     kDtypeOption,
     kEngineOption,
     kQuietOption,
     {"json", "",
-     "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token), perplexity, tokens, density "
-     "(mean over the heads), dense (whether no query missed a token), dense_nll, difference, chunk, policy; of a "
-     "density: thresholds; if asked for: oracle, recall, chance, mass_recall, output_error, attention"},
+     "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token), perplexity, tokens, "
+     "density (mean over heads), dense (whether no query missed a token), dense_nll, difference, chunk, policy; with "
+     "a density: thresholds; if requested: oracle, recall, chance, mass_recall, output_error, attention"},
 };
 
 // Nothing if it was cancelled.
@@ -59,13 +60,13 @@ std::string how(const ScoreFacts& facts) {
 }
 
 void print_quality(const ScoreQuality& quality, const ScoreRequest& request) {
-  if (request.oracle && std::isnan(quality.recall)) std::printf("oracle recall of nothing: no query had a choice\n");
+  if (request.oracle && std::isnan(quality.recall)) std::printf("oracle recall: none, because no query had a choice\n");
   if (request.oracle && !std::isnan(quality.recall)) {
     std::printf("oracle recall %.4f, chance %.4f, mass recall %.4f\n", quality.recall, quality.chance,
                 quality.mass_recall);
   }
   if (request.output_error && std::isnan(quality.output_error))
-    std::printf("output error of nothing: no query lost a token\n");
+    std::printf("output error: none, because no query lost a token\n");
   if (!std::isnan(quality.output_error)) std::printf("output error %.5f, mean over layers\n", quality.output_error);
 }
 
@@ -80,7 +81,7 @@ void print_table(const std::string& model, const ScoreFacts& facts, std::optiona
   std::fputs(format_table(rows).c_str(), stdout);
   // Density counts tokens outside the window: a text that never left it has none.
   const double density = mean_density(facts);
-  const std::string share = std::isnan(density) ? "of no token" : fixed_text(density, 4);
+  const std::string share = std::isnan(density) ? "undefined (no token left the window)" : fixed_text(density, 4);
   std::printf("nll %.6f nats per token, perplexity %.3f, density %s, %zu tokens\n", facts.nll, std::exp(facts.nll),
               share.c_str(), facts.ids.size());
   print_quality(facts.quality, request);
@@ -168,13 +169,13 @@ int score(const Arguments& arguments) {
 extern const CommandSpec score_command = {
     "score",
     "MODEL --text TEXT | --text-file FILE [--policy SPEC] [--chunk N]",
-    "log-probability of each token of a text under a policy",
-    "Teacher-forced: the text is given, and the policy decides from its first token on what each position may still see, "
-    "as it would while it decodes; shares such as keep=20% are of the whole text. Policies that are published with a "
-    "dense prompt act here too: TOVA and H2O after every token, SnapKV and Expected Attention whenever the cache is over "
-    "the budget, Quest at every query. With --chunk N they act after every N tokens, whose queries see all of their "
-    "chunk. Prints mean NLL, perplexity, density, and the difference to a dense cache on the same tokens. Special tokens "
-    "in the text become their ids. A gate's read= is read with --chunk 1 alone.",
+    "print the log-probability of each token of a text under a policy",
+    "Teacher-forced: the text is given, and from its first token the policy decides what each position can still "
+    "see, as during decoding. Shares such as keep=20% refer to the whole text. Policies that were published with a "
+    "dense prompt act here too: TOVA and H2O after every token, SnapKV and Expected Attention whenever the cache is "
+    "over the budget, Quest at every query. With --chunk N they act after every N tokens, and the queries of a chunk "
+    "see the whole chunk. Prints mean NLL, perplexity, density, and the difference from a dense cache on the same "
+    "tokens. Special tokens in the text become their ids. read= of a gate needs --chunk 1.",
     "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171\n"
     "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy snapkv:keep=20% --chunk 16",
     {1, 1},

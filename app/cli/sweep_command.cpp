@@ -24,12 +24,12 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr OptionSpec kSweepOptions[] = {
-    {"o", "FILE.h5", "the study to write (HDF5); FILE.csv, its table, beside it"},
-    {"overwrite", "", "replace both if they exist; answers that are there are not asked again"},
-    {"jobs", "N", "engines at once: one a GPU, or with a part of the cores each (1)"},
-    {"shard", "I/N", "answer only a part of all, of 0 ... N - 1; without it the parts are joined"},
-    {"answers", "FILE", "answers of a shard that lie elsewhere; may be given again", true},
-    {"dry-run", "", "print points and an estimate of time and bytes, from a measured first answer"},
+    {"o", "FILE.h5", "the study to write (HDF5); also writes its table, FILE.csv"},
+    {"overwrite", "", "overwrite both if they exist; existing answers are reused"},
+    {"jobs", "N", "number of engines: one per GPU, or each with a share of the cores (1)"},
+    {"shard", "I/N", "compute only part I of N (from 0); without --shard, the parts are joined"},
+    {"answers", "FILE", "answers of a shard in another place; repeatable", true},
+    {"dry-run", "", "print the points and an estimate of time and size from a first answer"},
     kEngineOption,
     kQuietOption,
     {"json", "", "one object: points with all columns, values at matched cost, status"},
@@ -137,10 +137,10 @@ int dry_run(const SweepRun& run, const SweepJournal& journal) {
   for (const SweepPoint& point : plan.points) {
     std::printf("%s%s\n", point.policy.c_str(), point.gate.empty() ? "" : (" (" + point.gate + ")").c_str());
   }
-  std::printf("%zu points, %lld answers, %lld of them there\n", plan.points.size() + 1, static_cast<long long>(n_all),
-              static_cast<long long>(n_done));
+  std::printf("%zu points, %lld answers, %lld already computed\n", plan.points.size() + 1,
+              static_cast<long long>(n_all), static_cast<long long>(n_done));
   for (const SweepSample& sample : samples) {
-    std::printf("measured: %s under %s: %s an answer\n", sample.group.c_str(), sample.policy.c_str(),
+    std::printf("measured: %s under %s: %s per answer\n", sample.group.c_str(), sample.policy.c_str(),
                 duration(sample.seconds).c_str());
   }
   std::printf("estimate: %s with one engine, of which %s is loading the model %zu times; %s MB study, %s MB answers\n",
@@ -161,7 +161,8 @@ int report_part(const SweepRun& run, const SweepJournal& journal, const fs::path
   if (run.arguments.has("json")) {
     write_json_line(ordered_json{{"answers", answers.string()}, {"done", n_done}, {"of", n_all}, {"status", status}});
   }
-  const std::string next = is_whole ? "; without --shard the same command joins all" : "; the same command goes on";
+  const std::string next =
+      is_whole ? "; the same command without --shard joins all parts" : "; run the same command to continue";
   say(run.arguments,
       answers.string() + ": " + std::to_string(n_done) + " of " + std::to_string(n_all) + " answers" + next);
   return static_cast<int>(is_whole ? ExitCode::done : ExitCode::cancelled);
@@ -169,7 +170,7 @@ int report_part(const SweepRun& run, const SweepJournal& journal, const fs::path
 
 int sweep(const Arguments& arguments) {
   const bool is_dry = arguments.has("dry-run");
-  if (!is_dry && !arguments.has("o")) usage_error("kvscope sweep", "no -o FILE.h5", "", "name the study to write");
+  if (!is_dry && !arguments.has("o")) usage_error("kvscope sweep", "no -o FILE.h5", "", "give the study to write");
   const SweepPlan plan = plan_sweep(arguments.positionals()[0], arguments.has("engine"));
   const Shard shard = parse_shard(arguments.text("shard", "0/1"));
   const SweepRun run{.arguments = arguments,
@@ -212,7 +213,7 @@ int sweep(const Arguments& arguments) {
   std::error_code error;  // of a sweep that shards have answered there is no file of its own
   say(arguments, study.string() + ": " + std::to_string(plan.points.size() + 1) + " points, " +
                      std::to_string(run.n_all()) + " answers" +
-                     (fs::exists(own, error) ? ", which stay in " + own.string() : ""));
+                     (fs::exists(own, error) ? ", kept in " + own.string() : ""));
   return 0;
 }
 
@@ -221,10 +222,10 @@ int sweep(const Arguments& arguments) {
 extern const CommandSpec sweep_command = {
     "sweep",
     "RECIPE.json -o FILE.h5 [options]",
-    "many policies on the same texts and questions: fronts, knees, matched cost",
-    "RECIPE is a list or grid of policies with the texts to read and the tasks to ask "
-    "(docs/reference/studies.md); the dense policy is always one. Every answer is kept in FILE.h5.answers as it comes: "
-    "whatever stops a sweep, the same command goes on.",
+    "run many policies on the same texts and questions: fronts, knees, matched cost",
+    "RECIPE is a list or grid of policies with the texts to read and the tasks to ask (docs/reference/studies.md). "
+    "The dense policy is always included. Every answer is saved in FILE.h5.answers at once; if a sweep stops, run "
+    "the same command to continue.",
     "  kvscope sweep samples/recipes/sweep-smollm2.json --dry-run\n"
     "  kvscope sweep samples/recipes/sweep-smollm2.json -o sweep.h5",
     {1, 1},

@@ -18,7 +18,8 @@ constexpr const char* kSweepMark = "kvscope_sweep";  // of the first line, with 
 ordered_json first_line(const ordered_json& settings) { return {{kSweepMark, 1}, {"settings", settings}}; }
 
 [[noreturn]] void refuse_journal(const fs::path& path) {
-  throw Error({.file = path.string(), .found = "not a sweep's answers", .hint = "another -o, or remove it"});
+  throw Error(
+      {.file = path.string(), .found = "not the answers of a sweep", .hint = "use another -o, or remove the file"});
 }
 
 /// What an answer depends on besides its group, its key and what EvalFacts has.
@@ -40,7 +41,7 @@ ordered_json settings_of(const SweepPlan& plan) {
                .where = where,
                .found = "answers of another sweep: " + found,
                .expected = expected,
-               .hint = "remove it to begin anew, or give another -o"});
+               .hint = "remove it to start over, or give another -o"});
 }
 
 std::string name_of(const std::string& input) { return input.substr(0, input.rfind(' ')); }
@@ -148,7 +149,7 @@ const EvalAnswer* SweepJournal::find(const SweepGroup& group, const std::string&
 }
 
 void SweepJournal::open() {
-  journal_.open("wait until that one ends, or give another -o");
+  journal_.open("wait until it ends, or give another -o");
   // Read again under the lock: who held it until now may have gone on.
   const std::size_t end = fs::file_size(journal_.path()) == 0 ? 0 : read(journal_.path());
   journal_.go_on_at(end);

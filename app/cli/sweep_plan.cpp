@@ -49,7 +49,7 @@ void check_gates(const SweepPlan& plan, const std::string& file) {
     throw Error({.file = file,
                  .where = "gate " + point.gate,
                  .found = "a gate that " + spec.name + " does not read",
-                 .expected = "gates of the entry's policy"});
+                 .expected = "gates for the entry's policy"});
   }
 }
 

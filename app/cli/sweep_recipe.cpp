@@ -37,12 +37,12 @@ void check_keys(const json& object, std::span<const std::string_view> known, con
   for (const auto& [key, value] : object.items()) {
     if (std::ranges::find(known, key) != known.end()) {
       if (!value.is_null()) continue;
-      fail(file, where.empty() ? key : where + "." + key, "null", "a value, or no such key");
+      fail(file, where.empty() ? key : where + "." + key, "null", "a value, or leave out the key");
     }
     const std::string close = closest(key, {known.begin(), known.end()});
     throw Error({.file = file,
                  .where = where,
-                 .found = in_quotes(key) + ", which is no key of it",
+                 .found = in_quotes(key) + ", which is not one of its parameters",
                  .expected = list_of(known),
                  .hint = close.empty() ? "" : "did you mean " + close + "?"});
   }
@@ -52,7 +52,7 @@ void check_keys(const json& object, std::span<const std::string_view> known, con
 std::string axis_value(const json& value, const std::string& file, const std::string& where) {
   if (value.is_string() && !value.get<std::string>().empty()) return value.get<std::string>();
   if (value.is_number()) return value.dump();
-  fail(file, where, value.dump(), "a list of numbers or texts, as a policy is written");
+  fail(file, where, value.dump(), "a list of numbers or texts, as in a policy");
 }
 
 /// One number, or a list of them.
@@ -242,7 +242,7 @@ EvalRequest request_of(const JsonObject& object, const fs::path& path) {
   for (std::string& text : request.texts) {
     text = beside(path, text);
     std::error_code error;
-    if (!fs::exists(text, error)) fail(object.file(), "texts", text + " is not there", "files beside the recipe");
+    if (!fs::exists(text, error)) fail(object.file(), "texts", text + " is not there", "files in the recipe's folder");
   }
   if (request.texts.empty() && request.tasks.empty()) {
     fail(object.file(), "texts, tasks", "neither", "texts to read, tasks to ask, or both");
@@ -255,7 +255,7 @@ EvalRequest request_of(const JsonObject& object, const fs::path& path) {
 SweepRecipe read_sweep_recipe(const fs::path& path) {
   const json recipe = read_json(path);
   const std::string file = path.string();
-  if (!recipe.is_object()) fail(file, "", "no JSON object", "a recipe of a sweep (docs/reference/studies.md)");
+  if (!recipe.is_object()) fail(file, "", "not a JSON object", "a sweep recipe (docs/reference/studies.md)");
   check_keys(recipe, kKeys, file, "");
   const JsonObject object(recipe, file);
   for (const char* said : {"name", "note"}) object.text_or(said, "");  // for people, and texts all the same

@@ -17,12 +17,12 @@ namespace {
 constexpr OptionSpec kTokenizeOptions[] = {
     {"text", "TEXT", "the text"},
     {"text-file", "FILE", "the text from a file; - is stdin"},
-    {"add-special", "", "add what the model's post-processor adds"},
-    {"chat", "", "the text is what a person says in a chat: ids of the prompt that asks for the answer"},
+    {"add-special", "", "add the tokens of the model's post-processor"},
+    {"chat", "", "the text is a user message: print the ids of the chat prompt"},
     kSystemOption,
     kThinkingOption,
     kDateOption,
-    {"json", "", "one object: ids, pieces, and the chat's date if it is the template's own"},
+    {"json", "", "one object: ids, pieces, and the chat's date if it is the template's"},
 };
 
 void check_options(const Arguments& arguments) {
@@ -30,10 +30,10 @@ void check_options(const Arguments& arguments) {
     usage_error(file, std::move(found), std::move(expected));
   };
   if (arguments.has("chat") && arguments.has("add-special")) {
-    fail("--chat and --add-special", "both given", "one of them: a chat has the template's own");
+    fail("--chat and --add-special", "both given", "one of them, because a chat template adds its own");
   }
   for (const char* name : {"system", "thinking", "date"}) {
-    if (arguments.has(name) && !arguments.has("chat")) fail(dashed(name), "no chat", "--chat with it");
+    if (arguments.has(name) && !arguments.has("chat")) fail(dashed(name), "no chat", "--chat as well");
   }
 }
 
@@ -76,7 +76,7 @@ int tokenize(const Arguments& arguments) {
   } else {
     for (const std::int32_t id : ids) std::printf("%d\t%s\n", id, escape_for_terminal(tokenizer.piece(id)).c_str());
     if (!date.empty()) {
-      std::fprintf(stderr, "note: the chat has the template's date, %s; --date gives another\n",
+      std::fprintf(stderr, "note: the chat has the template's date, %s; set another with --date\n",
                    escape_for_terminal(date).c_str());
     }
   }
@@ -88,10 +88,9 @@ int tokenize(const Arguments& arguments) {
 extern const CommandSpec tokenize_command = {
     "tokenize",
     "MODEL --text TEXT | --text-file FILE [--chat] [--json]",
-    "ids and pieces of a text, as the tokenizers package gives them",
-    "Special tokens in the text become their ids, but with --chat what was typed stays "
-    "text. Needs the tokenizer's files only: no engine, no weights. A piece may be a "
-    "part of a character; such bytes are shown escaped, in JSON as U+FFFD.",
+    "print the ids and pieces of a text, as the tokenizers package does",
+    "Special tokens in the text become their ids; with --chat they stay text. Needs only the tokenizer's files, no "
+    "engine and no weights. A piece may be part of a character; such bytes are printed escaped, in JSON as U+FFFD.",
     "  kvscope tokenize samples/models/kvscope-tiny --text 'The code is 4821.' --json",
     {1, 1},
     kTokenizeOptions,

@@ -20,8 +20,8 @@ namespace {
 
 constexpr OptionSpec kWhatIfOptions[] = {
     {"run", "N", "which run of the trace (0)"},
-    {"oracle", "SPEC", "held against another oracle of the recorded masses, as run --oracle writes it"},
-    {"model", "PATH", "its gates score the tokens where the run did not record what SPEC reads"},
+    {"oracle", "SPEC", "judge by another oracle of the recorded masses, written as in run --oracle"},
+    {"model", "PATH", "its gates score the tokens if the run did not record the scores that SPEC reads"},
     kGateOption,
     {"json", "", "one object: recorded and preview, each metric's mean over the heads"},
     kEngineOption,
@@ -38,10 +38,10 @@ struct OracleNumber {
 };
 constexpr OracleNumber kOracleNumbers[] = {
     {"recall", kRecallDefinition.data()},
-    {"chance", "recall of as many tokens drawn at random, mean over the same pairs"},
+    {"chance", "recall of the same number of random tokens, mean over the same pairs"},
     {"above_chance", "(recall - chance) / (1 - chance)"},
-    {"mass_recall", "future attention of what is kept / of the oracle's choice, mean over the same pairs"},
-    {"k", "tokens that the oracle holds of a head, mean over the same pairs"}};
+    {"mass_recall", "future attention of the kept tokens / of the oracle's tokens, mean over the same pairs"},
+    {"k", "tokens that the oracle keeps in a head, mean over the same pairs"}};
 
 nlohmann::ordered_json means(const RunRecord& run) {
   nlohmann::ordered_json result = {{"policy", run.policy.to_string()}, {"oracle", run.oracle.to_string()}};
@@ -60,7 +60,7 @@ void ask_oracle(RunRecord& run, const std::string& text) {
   for (const char* key : {"agg=", "lse=", "ahead=", "kinds="}) {
     if (text.starts_with(key) || text.find("," + std::string(key)) != std::string::npos)
       usage_error("--oracle", in_quotes(text, 80), "mass, weight, capacity and budget",
-                  "the others are of the recording: " + run.oracle.to_string());
+                  "the others are fixed by the recording: " + run.oracle.to_string());
   }
   spec.aggregate = run.oracle.aggregate;
   spec.sparse_lse = run.oracle.sparse_lse;
@@ -70,7 +70,7 @@ void ask_oracle(RunRecord& run, const std::string& text) {
     throw Error({.file = "--oracle",
                  .found = text,
                  .expected = "masses that the run recorded (" + run.oracle.to_string() + ")",
-                 .hint = "kvscope run and capture record all of them unless told kinds=one or --no-oracle"});
+                 .hint = "kvscope run and capture record all of them except with kinds=one or --no-oracle"});
   }
   run.oracle = spec;
 }
@@ -106,7 +106,7 @@ int what_if(const Arguments& arguments) {
     if (!note.empty()) result["note"] = note;
     write_json_line(result);
   } else {
-    std::printf("recorded  %s\npreview   %s  (not decoded again)\n", recorded.policy.to_string().c_str(),
+    std::printf("recorded  %s\npreview   %s  (not measured)\n", recorded.policy.to_string().c_str(),
                 preview.policy.to_string().c_str());
     if (!note.empty()) std::printf("note      %s\n", note.c_str());
     std::printf("\n");
@@ -126,12 +126,11 @@ int what_if(const Arguments& arguments) {
 extern const CommandSpec what_if_command = {
     "what-if",
     "TRACE SPEC [--run N] [--oracle SPEC] [--model PATH [--gate PATH|NAME]]",
-    "what another policy would have kept, from recorded scores",
-    "A preview: the scores stay as they were recorded, though evicting other tokens in "
-    "one layer changes the scores of the layers above it. Decoding again (kvscope run) "
-    "measures it. What SPEC does not say is as the run had it, where its policy has the same name. "
-    "A run without the scores that SPEC reads, as one under full, is asked about every gate with "
-    "--model: a dense pass over its tokens scores them.",
+    "preview what another policy would keep, from recorded scores",
+    "A preview: it uses the recorded scores, although evicting other tokens in one layer changes the scores of the "
+    "layers above it. To measure, run the model (kvscope run). If the run's policy has the same name, settings that "
+    "SPEC leaves out are the run's. If the run lacks the scores that SPEC reads, as under full, give --model: a "
+    "dense pass over its tokens makes them.",
     "  kvscope what-if a.h5 kvpop:keep=10%\n"
     "  kvscope what-if full.h5 wg-kv --model smollm2-135m",
     {2, 2},

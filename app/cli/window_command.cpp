@@ -22,16 +22,16 @@ constexpr OptionSpec kWindowOptions[] = {
     {"scale", "X", "user interface scale"},
     {"light", "", "light theme"},
     {"control", "PATH", "a Unix socket to listen on"},
-    {"script", "FILE", "commands to run"},
-    {"screenshot", "FILE.png", "a picture of the window"},
-    {"exit", "", "leave after script and picture"},
-    {"bench-ui", "", "measure the window on made-up runs (or on TRACE) and leave"},
-    {"bench-startup", "", "measure the first frame and leave"},
-    {"frames", "N", "of --bench-ui: frames of each part (600)"},
-    {"tokens", "N", "of --bench-ui: of the live run (131072)"},
-    {"trace-mb", "N", "of --bench-ui: write, open and look at a trace of about this size"},
-    {"idle", "SECONDS", "of --bench-ui: how long nobody touches the window (5)"},
-    {"json", "", "of --bench-ui and --bench-startup: one object"},
+    {"script", "FILE", "JSON commands to run"},
+    {"screenshot", "FILE.png", "save a picture of the window"},
+    {"exit", "", "exit after script and picture"},
+    {"bench-ui", "", "measure the window on synthetic runs (or on TRACE) and exit"},
+    {"bench-startup", "", "measure the first frame and exit"},
+    {"frames", "N", "for --bench-ui: frames per part (600)"},
+    {"tokens", "N", "for --bench-ui: tokens of the live run (131072)"},
+    {"trace-mb", "N", "for --bench-ui: write, open and view a trace of about this size"},
+    {"idle", "SECONDS", "for --bench-ui: seconds without input (5)"},
+    {"json", "", "for --bench-ui and --bench-startup: one object"},
 };
 
 constexpr CommandSpec kSpec = {"", "[MODEL | TRACE] [options]", "", "", "", {0, 1}, kWindowOptions, nullptr};
@@ -80,7 +80,7 @@ int window_main(const std::vector<std::string>& words) {
       throw Error({.file = options.open,
                    .found = "no such file or folder",
                    .expected = "a model's folder or name, a trace or a prompt",
-                   .hint = "kvscope models lists the names"});
+                   .hint = "kvscope models lists the model names"});
     }
     options.open = named->string();
   }

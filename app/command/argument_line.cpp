@@ -54,7 +54,7 @@ nlohmann::json named_values(const std::vector<Argument>& arguments, const std::s
     } else if (!values.empty()) {
       values.back().second += line.substr(at - 1, end - at + 1);
     } else {
-      usage_error(part, "no argument of this command", "name value, name value");
+      usage_error(part, "not an argument of this command", "name value, name value");
     }
     at = end + 1;
   }

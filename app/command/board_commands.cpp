@@ -80,7 +80,7 @@ void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui
   constexpr std::pair<const char*, const char*> kStrategies[] = {
       {"board.a", "Head board: strategy A, every fourth layer from layer 0 and the last"},
       {"board.b", "Head board: strategy B, every fourth layer from layer 3 and the last"},
-      {"board.c", "Head board: strategy C, heads drawn at random"},
+      {"board.c", "Head board: strategy C, random heads"},
       {"board.d", "Head board: strategy D, the densest heads"}};
   for (int i = 0; i < 4; ++i) {
     registry.add({kStrategies[i].first, kStrategies[i].second, "Heads", "",
@@ -91,7 +91,7 @@ void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui
                     choose(session, strategy, arguments);
                   }});
   }
-  registry.add({"board.set", "Head board: these heads are global", "Heads", "",
+  registry.add({"board.set", "Head board: set the global heads", "Heads", "",
                 "heads: text, such as \"0.1-3 5.0\" (layer.head)", has_run,
                 [&session](const nlohmann::json& arguments) { set_heads(session, arguments); }});
   registry.add({"board.export", "Head board: export the heads (DuoAttention)", "Heads", "", kHeadExportArguments,

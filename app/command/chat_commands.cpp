@@ -29,8 +29,8 @@ std::string why_not_continue(const Session& session) {
   if (const std::string why = why_not_of_a(session); !why.empty()) return why;
   if (!session.a()) return "";
   const RunRecord& run = *session.a()->run;
-  if (has_end_mark(run)) return "A's answer has come to its end.";
-  return run.n_tokens() <= run.prompt_len ? "A has no token of an answer to go on from." : "";
+  if (has_end_mark(run)) return "A's answer is complete.";
+  return run.n_tokens() <= run.prompt_len ? "A has no answer to continue." : "";
 }
 
 std::string copy_turn(Session& session, UiState& ui, const nlohmann::json& arguments) {
@@ -62,7 +62,7 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
   registry.add({"run.continue", "Continue A's answer", "Run", "Ctrl+Shift+Enter", "",
                 [&session, idle] { return idle() && session.a() != nullptr; }, [&session] { session.continue_run(); },
                 [&session] { return why_not_continue(session); }});
-  registry.add({"run.fork", "Decode another way from the shown query on", "Run", "", "q: number",
+  registry.add({"run.fork", "Fork from this query", "Run", "", "q: number",
                 [&session, idle] { return idle() && session.a() != nullptr && session.shown_a() != nullptr; },
                 [&session](const nlohmann::json& arguments) {
                   const int last = session.a()->run->n_tokens() - 1;
@@ -73,7 +73,7 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
                 [&session, &ui](const nlohmann::json& arguments) { return copy_answer(session, ui, arguments); },
                 [&session]() -> std::string {
                   if (!session.a()) return "There is no run.";
-                  return session.answer_of(*session.a()).empty() ? "A has no token of an answer to copy." : "";
+                  return session.answer_of(*session.a()).empty() ? "A has no answer to copy." : "";
                 }});
   registry.add(
       {"chat.new", "New chat", "Prompt", "", "", nullptr,
@@ -84,7 +84,7 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
          session.next_run().set_prompt("");
          ui.focus_prompt = true;
        },
-       [&session] { return std::string(session.parameters().chat.turns.empty() ? "The chat has no turn yet." : ""); }});
+       [&session] { return std::string(session.parameters().chat.turns.empty() ? "The chat is empty." : ""); }});
   registry.add({"chat.edit", "Edit a turn of the chat", "Prompt", "", "turn: number",
                 [&session] { return !session.parameters().chat.turns.empty() && !session.run_in_progress(); },
                 [&session, &ui](const nlohmann::json& arguments) {
@@ -96,7 +96,7 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
                 }});
   registry.add({"chat.set", "Change the chat's system prompt or thinking", "Prompt", "", "system: text, thinking: bool",
                 nullptr, [&session](const nlohmann::json& arguments) { set_chat(session.next_run(), arguments); }});
-  registry.add({"stop.set", "Change the texts that end an answer", "Prompt", "", "texts: [text...]", nullptr,
+  registry.add({"stop.set", "Change the stop texts (they end an answer)", "Prompt", "", "texts: [text...]", nullptr,
                 [&session](const nlohmann::json& arguments) { set_stop(session.next_run(), arguments); }});
 }
 

@@ -56,7 +56,7 @@ const Command* CommandRegistry::find(const Shortcut& shortcut) const {
 
 nlohmann::json CommandRegistry::execute(std::string_view id, const nlohmann::json& arguments) const {
   const Command* command = find(id);
-  if (!command) usage_error(std::string(id), "no such command", "", "the palette (Ctrl+K) lists all");
+  if (!command) usage_error(std::string(id), "no such command", "", "the palette (Ctrl+K) lists all commands");
   if (!enabled(*command)) {
     const std::string why = refusal(*command);
     usage_error(std::string(id), why.empty() ? "not possible now" : "not possible now: " + why);

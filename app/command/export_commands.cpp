@@ -128,7 +128,7 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
                     .command = "figure.export",
                     .path = figure.view + ".pdf",
                     .folder = session.files().save_folder(),
-                    .hint = ".pdf, .svg or .png; data (.csv, .npz), recipe (.json) and .tex are written beside it",
+                    .hint = ".pdf, .svg or .png; also writes data (.csv, .npz), recipe (.json) and .tex",
                     .save = true,
                     .figure = true,
                     .shown = figure.view,
@@ -141,7 +141,7 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
     const auto written = views::export_figure(figure.build(), figure.recipe, path, options);
     return [&session, written] {
       session.files().remember_place(written.front().string());
-      session.messages().notify("exported " + written.front().string() + " and what belongs to it");
+      session.messages().notify("exported " + written.front().string() + " (+ csv, npz, json, tex)");
     };
   });
 }
@@ -240,7 +240,7 @@ void add_export_commands(CommandRegistry& registry, Session& session, UiState& u
        "view: name of a view or figure, preset: name, venue: name", has_figure,
        [&session, &ui, &views](const nlohmann::json& arguments) { copy_figure(session, ui, views, arguments); }});
   registry.add(
-      {"figure.measure", "Size of a figure on paper", "File", "",
+      {"figure.measure", "Show the printed size of a figure", "File", "",
        "view: name of a view or figure, preset: name, venue: name", has_figure,
        [&session, &ui, &views](const nlohmann::json& arguments) { measure_figure(session, ui, views, arguments); }});
   registry.add({"heads.export", "Export the heads of a hybrid (DuoAttention)", "File", "Ctrl+H",

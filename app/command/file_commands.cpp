@@ -38,7 +38,7 @@ void read_first_prompt(Session& session, const CommandRegistry& registry, const 
     return [&session, &registry, path, lines] {
       open_prompt(session, registry, path, {{"text", lines.first}});
       const std::string name = fs::path(path).filename().string();
-      session.messages().notify(lines.n == 1 ? "the prompt is the one line of " + name
+      session.messages().notify(lines.n == 1 ? "the prompt is the only line of " + name
                                              : "the prompt is the first of " + std::to_string(lines.n) + " lines of " +
                                                    name + "; kvscope capture reads all of them");
     };
@@ -60,12 +60,12 @@ void open_as(PathKind kind, Session& session, const CommandRegistry& registry, c
       return read_first_prompt(session, registry, path);
     case PathKind::recipe:
       throw Error({.file = path,
-                   .found = "the recipe of a figure, which has no points",
-                   .expected = "a study, as sweep and hybrid write it, or a table",
+                   .found = "the recipe of a figure, not a study",
+                   .expected = "a study from sweep or hybrid, or a table",
                    .hint = "kvscope figure " + shell_quote(path) + " -o FIGURE.pdf draws it"});
     case PathKind::unknown:
       throw Error({.file = path,
-                   .found = "a folder with neither a model nor a gate, nor the curve of a training",
+                   .found = "a folder without a model, a gate or a training curve",
                    .expected = "config.json of a model, a gate's files, or NAME_loss.csv"});
     case PathKind::missing:
       if (has_ending_of_file(path)) throw Error({.code = ExitCode::bad_input, .file = path, .found = "no such file"});
@@ -147,18 +147,20 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                   }
                 }});
   registry.add(
-      {"gate.use", "Decide by a gate of this model", "Policy", "", "name: name",
+      {"gate.use", "Use a gate of this model", "Policy", "", "name: name",
        [&session] { return !session.gates().found().empty() && !session.run_in_progress(); },
        [&session](const nlohmann::json& arguments) { session.choose_gate(text_argument(arguments, "name")); }});
-  registry.add({"gate.drop", "Let go of a gate", "Policy", "", "name: name", nullptr,
+  registry.add({"gate.drop", "Unload a gate", "Policy", "", "name: name", nullptr,
                 [&session](const nlohmann::json& arguments) { session.drop_gate(text_argument(arguments, "name")); },
                 [&session]() -> std::string {
                   if (session.run_in_progress()) return "a run is in progress: cancel it first";
-                  return session.engine().gates_to_load().empty() ? "no gate is loaded but those beside the model" : "";
+                  return session.engine().gates_to_load().empty()
+                             ? "the only loaded gates are those in the model's folder"
+                             : "";
                 }});
   registry.add({"file.give_up", "Stop waiting for a file", "File", "", "", nullptr,
                 [](const nlohmann::json&) { give_up_slow_reads(); },
-                []() -> std::string { return slow_read() ? "" : "no file keeps the window waiting"; }});
+                []() -> std::string { return slow_read() ? "" : "the window is not waiting for a file"; }});
   registry.add({"models.show", "Models and gates", "File", "Ctrl+M", "", nullptr, [&ui] { ui.models = true; }});
 }
 

@@ -20,7 +20,7 @@ nlohmann::json step(Session& session, UiState& ui, int direction) {
   const std::vector<std::int32_t> starts =
       TokenQuery::parse(selection.find).find(run, at.layer, at.kv_head, at.q).starts;
   if (starts.empty()) {
-    session.messages().notify("nothing found", [&selection, text = selection.find] { return selection.find == text; });
+    session.messages().notify("no matches", [&selection, text = selection.find] { return selection.find == text; });
     return nullptr;
   }
   // From the cursor on, round the end.
@@ -51,13 +51,13 @@ nlohmann::json set(Session& session, const nlohmann::json& arguments) {
 
 void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto shown = [&session] { return session.shown_a() != nullptr; };
-  registry.add({"find.open", "Find tokens by text or by what became of them", "Select", "/ Ctrl+F", "", shown,
-                [&ui] { ui.open(ui.find); }});
+  registry.add(
+      {"find.open", "Find tokens by text or by state", "Select", "/ Ctrl+F", "", shown, [&ui] { ui.open(ui.find); }});
   registry.add(
       {"find.next", "Next found token", "Select", "N", "", shown, [&session, &ui] { return step(session, ui, 1); }});
   registry.add({"find.prev", "Previous found token", "Select", "Shift+N", "", shown,
                 [&session, &ui] { return step(session, ui, -1); }});
-  registry.add({"find.set", "Search for a text", "Select", "", "text: what is searched for", shown,
+  registry.add({"find.set", "Search for a text", "Select", "", "text: search text", shown,
                 [&session](const nlohmann::json& arguments) { return set(session, arguments); }});
   registry.add({"find.clear", "End the search", "Select", "", "", shown, [&session, &ui] {
                   session.selection().find.clear();

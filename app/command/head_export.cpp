@@ -18,8 +18,8 @@ void export_heads_of_a(Session& session, UiState& ui, const nlohmann::json& argu
                     .command = command,
                     .path = folder ? "selected-heads" : "selected-heads.json",
                     .folder = session.files().save_folder(),
-                    .hint = text + (folder ? ". A folder; full_attention_heads.tsv and config.json are written into it"
-                                           : ". A file; docs/reference/head-files.md says who reads it"),
+                    .hint = text + (folder ? ". Writes full_attention_heads.tsv and config.json into a folder"
+                                           : ". Writes a file; docs/reference/head-files.md lists which tools read it"),
                     .save = true}))
     return;
   const std::string path = text_argument(arguments, "path");

@@ -36,14 +36,8 @@ std::span<const LayoutPreset> layout_presets() {
        false,
        true,
        {"head_board", "study", "comparison"}},
-      {"study", "Layout: points of a study and their runs", "F10", true, false, false, {"study", "layer_head_map"}},
-      {"paper",
-       "Layout: figures, as large as they go",
-       "F8",
-       false,
-       false,
-       true,
-       {"layer_head_map", "metric_by_layer"}},
+      {"study", "Layout: explore a study and its runs", "F10", true, false, false, {"study", "layer_head_map"}},
+      {"paper", "Layout: figures at full size", "F8", false, false, true, {"layer_head_map", "metric_by_layer"}},
   };
   return kLayouts;
 }
@@ -68,8 +62,8 @@ void save_layout(UiState& ui, const views::ViewList& views, const std::string& n
   auto place = std::ranges::find(ui.own_layouts, name, &OwnLayout::name);
   if (place == ui.own_layouts.end()) {
     if (ui.own_layouts.size() == kMaxOwnLayouts)
-      usage_error("layouts of your own", "there are " + std::to_string(kMaxOwnLayouts),
-                  "at most so many: remove one first");
+      usage_error("custom layouts", "there are " + std::to_string(kMaxOwnLayouts),
+                  "no more than that: remove one first");
     place = ui.own_layouts.insert(place, OwnLayout{});
   }
   *place = {name, ui.left, ui.right, ui.bottom, names_of(main_row(ui, views))};

@@ -17,28 +17,28 @@ std::vector<OwnLayout>::iterator own_layout(UiState& ui, const nlohmann::json& a
   if (found != ui.own_layouts.end()) return found;
   std::string all;
   for (const OwnLayout& layout : ui.own_layouts) all += (all.empty() ? "" : ", ") + in_quotes(layout.name);
-  bad_argument("name", all.empty() ? "a layout of your own; there is none yet" : "one of " + all);
+  bad_argument("name", all.empty() ? "a custom layout; there are none yet" : "one of " + all);
 }
 
 }  // namespace
 
 void add_own_layout_commands(CommandRegistry& registry, UiState& ui, const views::ViewList& views) {
   registry.add(
-      {"layout.own", "Layouts of your own ...", "View", "Shift+F5", "", nullptr, [&ui] { ui.layouts = !ui.layouts; }});
-  registry.add({"layout.save", "Save this layout", "View", "", "name: text (asks for it)", nullptr,
+      {"layout.own", "Custom layouts ...", "View", "Shift+F5", "", nullptr, [&ui] { ui.layouts = !ui.layouts; }});
+  registry.add({"layout.save", "Save this layout", "View", "", "name: text (default: asks)", nullptr,
                 [&ui, &views](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "name")) return void(ui.layouts = true);
                   save_layout(ui, views, std::string(trim(text_argument(arguments, "name"), " \t\n")));
                 }});
   const auto there_are = [&ui] { return !ui.own_layouts.empty(); };
-  registry.add({"layout.apply", "Take a layout of your own", "View", "", "name: text (shows them)", there_are,
+  registry.add({"layout.apply", "Use a custom layout", "View", "", "name: text (default: opens the list)", there_are,
                 [&ui](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "name")) return void(ui.layouts = true);
                   apply(*own_layout(ui, arguments), ui);
                   ui.layouts = false;
                 }});
-  registry.add({"layout.remove", "Remove a layout of your own", "View", "", "name: text (shows them)", there_are,
-                [&ui](const nlohmann::json& arguments) {
+  registry.add({"layout.remove", "Remove a custom layout", "View", "", "name: text (default: opens the list)",
+                there_are, [&ui](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "name")) return void(ui.layouts = true);
                   ui.own_layouts.erase(own_layout(ui, arguments));
                 }});

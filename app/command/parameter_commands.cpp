@@ -107,18 +107,18 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                 [&session](const nlohmann::json& arguments) {
                   session.next_run().set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));
                 }});
-  registry.add({"run.output_error", "Measure output error in new runs, or no more", "Run", "", "on: bool", nullptr,
+  registry.add({"run.output_error", "Measure output error in new runs (on or off)", "Run", "", "on: bool", nullptr,
                 [&session](const nlohmann::json& arguments) {
                   const bool on = flag_argument(arguments, "on", !session.parameters().output_error);
                   session.next_run().set_output_error(on);
-                  return std::string(on ? "the next runs measure their output error"
-                                        : "the next runs do not measure their output error");
+                  return std::string(on ? "output error is measured in new runs"
+                                        : "output error is not measured in new runs");
                 },
                 [&session] { return why_not_measurable(session.parameters().policy); }});
   registry.add({"run.measure_output_error", "Measure output error in the next run", "Run", "", "", nullptr,
                 [&session](const nlohmann::json&) {
                   session.next_run().set_output_error(true);
-                  session.messages().notify("the next run measures its output error");
+                  session.messages().notify("output error is measured in the next run");
                 },
                 [&session] { return why_not_measurable(session.parameters().policy); }});
   registry.add({"sampling.set", "Change the sampling", "Policy", "",

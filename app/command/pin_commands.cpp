@@ -49,7 +49,7 @@ nlohmann::json toggle(Session& session, const nlohmann::json& arguments) {
   PinnedTexts& pins = session.selection().pins;
   if (const int letter = find_pin(pins, run_of(session), at.layer, at.kv_head, at.token); letter >= 0) {
     remove_pin(pins, run_of(session), letter);
-    session.messages().notify("pin " + pin_letter(letter) + " is gone (Ctrl+Z brings it back)");
+    session.messages().notify("pin " + pin_letter(letter) + " removed (Ctrl+Z to undo)");
     return nullptr;
   }
   const std::string letter = pin_letter(add_pin(pins, run_of(session), at.layer, at.kv_head, at.token));
@@ -68,7 +68,7 @@ void go_to(Session& session, const PlacedPin& placed) {
 void go_on(Session& session) {
   std::vector<PlacedPin> pins = pins_on_show(session);
   std::erase_if(pins, [](const PlacedPin& placed) { return placed.place != PinPlace::here; });
-  if (pins.empty()) usage_error("pin", "this run shows none", "", "P pins the selected token");
+  if (pins.empty()) usage_error("pin", "this run has no pins", "", "P pins the selected token");
   const views::Selection& now = session.selection();
   const int at = find_pin(now.pins, run_of(session), now.layer, now.kv_head, now.token);
   const auto next = std::ranges::find_if(pins, [at](const PlacedPin& placed) { return placed.pin.letter > at; });
@@ -101,7 +101,7 @@ void note_run(Session& session, const nlohmann::json& arguments) {
 void add_pin_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto shown = [&session] { return session.shown_a() != nullptr; };
   const auto any = [&session] { return !pins_on_show(session).empty(); };
-  registry.add({"pin.toggle", "Pin the selected token, or let it go", "Pins", "P",
+  registry.add({"pin.toggle", "Pin or unpin the selected token", "Pins", "P",
                 "layer, kv_head, token: numbers (the cursor)", shown,
                 [&session](const nlohmann::json& arguments) { return toggle(session, arguments); }});
   registry.add({"notes.show", "Pins and notes", "Pins", "Shift+P", "", shown, [&ui] { ui.notes = !ui.notes; }});
@@ -129,18 +129,18 @@ void add_pin_commands(CommandRegistry& registry, Session& session, UiState& ui) 
                     return pin ? std::string(pin_place_text(pin->place)) : "There is no such pin.";
                   }});
   }
-  registry.add({"pin.note", "Note something of a pin", "Pins", "", "letter: a to h, text: text (asks)", any,
+  registry.add({"pin.note", "Add a note to a pin", "Pins", "", "letter: a to h, text: text (default: asks)", any,
                 [&session, &ui](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "text")) return void(ui.notes = true);
                   set_pin_note(session.selection().pins, run_of(session), letter_argument(arguments),
                                text_argument(arguments, "text"));
                 }});
-  registry.add({"run.note", "Note something of a run", "Pins", "", "id: run id (A), text: text (asks)", shown,
+  registry.add({"run.note", "Add a note to a run", "Pins", "", "id: run id (A), text: text (default: asks)", shown,
                 [&session, &ui](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "text")) return void(ui.notes = true);
                   note_run(session, arguments);
                 }});
-  registry.add({"pin.clear", "Take pins away", "Pins", "", "letter: a to h (all of this text)", any,
+  registry.add({"pin.clear", "Remove pins", "Pins", "", "letter: a to h (all of this text)", any,
                 [&session](const nlohmann::json& arguments) { clear(session, arguments); }});
 }
 

@@ -23,12 +23,12 @@ void add_decode_commands(CommandRegistry& registry, Session& session) {
   add("run.start", "Run the prompt", "Ctrl+R Ctrl+Enter", RunKind::start, [&session] { session.start_run(); });
   registry.add({"run.cancel", "Stop the run", "Run", "Ctrl+.", "", [&session] { return session.run_in_progress(); },
                 [&session] { session.engine().cancel_run(); }});
-  registry.add({"run.resume", "Go on with the run that its engine cut off", "Run", "", "",
+  registry.add({"run.resume", "Resume the run that the engine cut off", "Run", "", "",
                 [&session] { return session.can_resume(); }, [&session] { session.resume_run(); }});
-  registry.add({"run.apply_policy", "Go on with these parameters from the next token", "Run", "", "",
+  registry.add({"run.apply_policy", "Apply these settings from the next token", "Run", "", "",
                 [&session] { return session.run_in_progress(); },
                 [&session] { session.engine().change_policy(session.parameters().policy); }});
-  registry.add({"prompt.shorten", "Cut the prompt at its end", "Prompt", "", "tokens: number",
+  registry.add({"prompt.shorten", "Shorten the prompt at its end", "Prompt", "", "tokens: number",
                 [&session] { return session.next_run().prompt_tokens() > 0; },
                 [&session](const nlohmann::json& arguments) {
                   const int now = session.next_run().prompt_tokens();
@@ -61,7 +61,7 @@ std::vector<int> runs_of_trace(const Session& session, const nlohmann::json& arg
   for (const RunEntry& run : session.runs()) {
     if (!trace.empty() && run.trace_path == trace) ids.push_back(run.id);
   }
-  if (ids.empty()) usage_error("trace", "no run of it is open");
+  if (ids.empty()) usage_error("trace", "none of its runs is open");
   return ids;
 }
 
@@ -108,7 +108,7 @@ void add_list_commands(CommandRegistry& registry, Session& session, UiState& ui)
   const auto no_trace = [&session]() -> std::string {
     const bool is_there =
         std::ranges::any_of(session.runs(), [](const RunEntry& run) { return !run.trace_path.empty(); });
-    return is_there ? "" : "No run of a trace is in the list.";
+    return is_there ? "" : "There is no run from a trace in the list.";
   };
   registry.add({"run.compare", "Compare two runs", "Run", "", "a: run id, b: run id", any,
                 [&session](const nlohmann::json& arguments) { compare_runs(session, arguments); }});
@@ -123,7 +123,7 @@ void add_list_commands(CommandRegistry& registry, Session& session, UiState& ui)
                 [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, 1); }, no_trace});
   registry.add({"run.previous_in_trace", "Previous run of A's trace", "Run", "", "trace: path (A's)", any,
                 [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, -1); }, no_trace});
-  registry.add({"run.rename", "Name a run", "Run", "F2", "id: run id (A), name: text (asks)", any,
+  registry.add({"run.rename", "Name a run", "Run", "F2", "id: run id (A), name: text (default: asks)", any,
                 [&session, &ui](const nlohmann::json& arguments) {
                   const int id = integer_argument(arguments, "id", session.a() ? session.a()->id : 0);
                   if (has_argument(arguments, "name")) return session.rename_run(id, text_argument(arguments, "name"));
@@ -135,7 +135,7 @@ void add_list_commands(CommandRegistry& registry, Session& session, UiState& ui)
                 [&session](const nlohmann::json& arguments) {
                   session.remove_run(integer_argument(arguments, "id", session.a() ? session.a()->id : 0));
                 }});
-  registry.add({"trace.close", "Take a trace's runs off the list", "Run", "", "trace: path (A's)", any,
+  registry.add({"trace.close", "Close a trace (removes its runs from the list)", "Run", "", "trace: path (A's)", any,
                 [&session](const nlohmann::json& arguments) { close_trace(session, arguments); }});
 }
 
@@ -147,15 +147,14 @@ void add_preview_commands(CommandRegistry& registry, Session& session, UiState& 
                   const RunEntry* entry = session.find_run(id);
                   if (!entry) usage_error("id", "no run " + std::to_string(id));
                   if (entry->run->command_line.empty())
-                    usage_error("run",
-                                "it has no command: its trace does not tell, or its tokens are too many for one line");
+                    usage_error("run", "it has no command: its trace has none, or it has too many tokens for one line");
                   ui.clipboard = entry->run->command_line;
-                  session.messages().notify("copied the command that did run " + std::to_string(id));
+                  session.messages().notify("copied the command of run " + std::to_string(id));
                   return ui.clipboard;
                 }});
   registry.add({"prompt.copy_command", "Copy the next run as command", "Run", "", "", nullptr, [&session, &ui] {
                   ui.clipboard = session.command_line();
-                  session.messages().notify("copied the command that does what the panel is set to");
+                  session.messages().notify("copied the command for the current settings");
                   return ui.clipboard;
                 }});
   registry.add({"preview.apply", "Preview this policy on A's scores", "Run", "", "",

@@ -77,24 +77,24 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
                   selection.token = integer_argument(arguments, "token", selection.token);
                   session.clamp_selection();
                 }});
-  registry.add({"heads.mark", "Mark heads on the map", "Select", "", "heads: text, such as \"0.1-3 5.0\" (layer.head)",
-                scrubbing, [&session](const nlohmann::json& arguments) {
-                  session.selection().heads =
-                      views::parse_heads(text_argument(arguments, "heads"), "heads.mark", "heads");
-                }});
-  registry.add({"heads.unmark", "All heads: no head is marked", "Select", "", "",
+  registry.add(
+      {"heads.mark", "Select heads on the map", "Select", "", "heads: text, such as \"0.1-3 5.0\" (layer.head)",
+       scrubbing, [&session](const nlohmann::json& arguments) {
+         session.selection().heads = views::parse_heads(text_argument(arguments, "heads"), "heads.mark", "heads");
+       }});
+  registry.add({"heads.unmark", "Select all heads", "Select", "", "",
                 [&session] { return !session.selection().heads.empty(); },
                 [&session] { session.selection().heads = {}; }});
-  add("selection.clear", "Clear the cursor", "Select", "", [&session] { session.selection().token = -1; });
+  add("selection.clear", "Clear the selection", "Select", "", [&session] { session.selection().token = -1; });
 
   Scrubber scrubber(session);
   const auto scrub = [&](const char* id, const char* title, const char* shortcut, auto action) {
     add(id, title, "Time", shortcut, [scrubber, action]() mutable { action(scrubber); });
   };
-  scrub("scrub.next", "One step later", ". right", [](Scrubber& s) { s.step(1); });
-  scrub("scrub.prev", "One step earlier", ", left", [](Scrubber& s) { s.step(-1); });
-  scrub("scrub.next_16", "16 steps later", "Shift+. Shift+right", [](Scrubber& s) { s.step(16); });
-  scrub("scrub.prev_16", "16 steps earlier", "Shift+, Shift+left", [](Scrubber& s) { s.step(-16); });
+  scrub("scrub.next", "Forward one step", ". right", [](Scrubber& s) { s.step(1); });
+  scrub("scrub.prev", "Back one step", ", left", [](Scrubber& s) { s.step(-1); });
+  scrub("scrub.next_16", "Forward 16 steps", "Shift+. Shift+right", [](Scrubber& s) { s.step(16); });
+  scrub("scrub.prev_16", "Back 16 steps", "Shift+, Shift+left", [](Scrubber& s) { s.step(-16); });
   scrub("scrub.next_eviction", "Next eviction of this head", "Ctrl+right", [](Scrubber& s) { s.step_event(1); });
   scrub("scrub.prev_eviction", "Previous eviction of this head", "Ctrl+left", [](Scrubber& s) { s.step_event(-1); });
   scrub("scrub.home", "First position", "home", [](Scrubber& s) { s.go(0); });
@@ -103,12 +103,12 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
     s.selection().play.on = !s.selection().play.on;
     s.selection().play.carry = 0;
   });
-  scrub("play.loop", "Play again and again", "", [](Scrubber& s) { s.selection().play.loop ^= true; });
-  registry.add({"play.speed", "Set the speed of playing", "Time", "", "speed: queries a second", scrubbing,
+  scrub("play.loop", "Play in a loop", "", [](Scrubber& s) { s.selection().play.loop ^= true; });
+  registry.add({"play.speed", "Set the playback speed", "Time", "", "speed: queries per second", scrubbing,
                 [scrubber](const nlohmann::json& arguments) mutable {
                   const int speed = integer_argument(arguments, "speed", 30);
                   if (speed < 1 || speed > views::kMaxPlaySpeed)
-                    bad_argument("speed", "1 to " + std::to_string(views::kMaxPlaySpeed) + " queries a second");
+                    bad_argument("speed", "1 to " + std::to_string(views::kMaxPlaySpeed) + " queries per second");
                   scrubber.selection().play.speed = speed;
                 }});
   registry.add({"scrub.to", "Go to a position", "Time", "", "q: number", scrubbing,

@@ -77,7 +77,7 @@ void go_to(Session& session, UiState& ui, const nlohmann::json& arguments) {
 nlohmann::json parse_place(const std::string& text) {
   nlohmann::json place = nlohmann::json::object();
   const auto refuse = [&] {
-    usage_error("go to", "\"" + text + "\"", "a query's number, or t 812 (token), l 3 (layer), h 1 (head), q 900");
+    usage_error("go to", "\"" + text + "\"", "a query number, or t 812 (token), l 3 (layer), h 1 (head), q 900");
   };
   std::string key = "q";
   for (std::size_t i = 0; i < text.size();) {
@@ -121,7 +121,7 @@ void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui)
     registry.add({id, title, group, shortcut, arguments, shown, std::move(action)});
   };
   add("view.fit", "Show the whole run", "Time", "F", [&session] { fit(session); });
-  registry.add({"view.to_brush", "Show the marked range", "Time", "Shift+F", "",
+  registry.add({"view.to_brush", "Zoom to the marked range", "Time", "Shift+F", "",
                 [shown, &session] { return shown() && !session.selection().brush.empty(); },
                 [&session] { views::show_span(session.selection(), session.selection().brush, run_of(session)); }});
   add(
@@ -130,19 +130,19 @@ void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui)
         const views::TokenSpan span = span_argument(session, arguments);
         session.selection().brush = has_argument(arguments, "begin") ? span : views::TokenSpan{};
       },
-      "begin, end: tokens; none lets go");
+      "begin, end: tokens; without them, unmarks");
   add("view.zoom_in", "Zoom in", "Time", "= W Shift+= Shift++ +", [&session] { zoom(session, views::kZoomStep); });
   add("view.zoom_out", "Zoom out", "Time", "- S", [&session] { zoom(session, 1 / views::kZoomStep); });
-  add("view.pan_left", "Move back in time", "Time", "A", [&session] { pan(session, -views::kPanStep); });
-  add("view.pan_right", "Move on in time", "Time", "D", [&session] { pan(session, views::kPanStep); });
+  add("view.pan_left", "Pan back in time", "Time", "A", [&session] { pan(session, -views::kPanStep); });
+  add("view.pan_right", "Pan forward in time", "Time", "D", [&session] { pan(session, views::kPanStep); });
   add(
       "view.range", "Show a part of the run", "Time", "",
       [&session](const nlohmann::json& arguments) { return set_range(session, arguments); },
-      "begin, end: queries; none for the whole run");
+      "begin, end: queries; without them, the whole run");
   add(
       "go.to", "Go to a token or query by number", "Time", "Ctrl+G",
       [&session, &ui](const nlohmann::json& arguments) { go_to(session, ui, arguments); },
-      "q, token, layer, kv_head: numbers, or place: text (asks)");
+      "q, token, layer, kv_head: numbers, or place: text (default: asks)");
 }
 
 }  // namespace kvscope::app

@@ -100,16 +100,16 @@ void open_study(Session& session, UiState& ui, const views::ViewList& views, con
   if (ask_for_path(ui, arguments,
                    {.title = "Open study",
                     .command = "study.open",
-                    .hint = "what sweep or hybrid has written (.h5), or a table (.csv, .jsonl)"}))
+                    .hint = "a study from sweep or hybrid (.h5), or a table (.csv, .jsonl)"}))
     return;
   session.studies().open(text_argument(arguments, "path"), [&ui, &views] { show_study_view(ui, views); });
 }
 
 void find_text(Session& session, UiState& ui, const nlohmann::json& arguments) {
   if (ask_for_path(ui, arguments,
-                   {.title = "Where is the text of this point?",
+                   {.title = "Locate this point's text",
                     .command = "study.find_text",
-                    .hint = "the file that the study was made of: its hash is compared"}))
+                    .hint = "the text file that the study read (its hash is compared)"}))
     return;
   session.studies().add_text(text_argument(arguments, "path"));
 }
@@ -134,16 +134,16 @@ void add_study_commands(CommandRegistry& registry, Session& session, UiState& ui
       {"study.open", "Open a study", "Study", "", "path: file", nullptr,
        [&session, &ui, &views](const nlohmann::json& arguments) { open_study(session, ui, views, arguments); }});
   registry.add(
-      {"study.close", "Close a study", "Study", "", "id: number (the one on show)", any_open,
+      {"study.close", "Close a study", "Study", "", "id: number (the shown one)", any_open,
        [&session](const nlohmann::json& arguments) { session.studies().close(study_argument(session, arguments)); }});
   registry.add(
       {"study.show", "Show another study", "Study", "", "id: number", any_open,
        [&session](const nlohmann::json& arguments) { session.studies().show(integer_argument(arguments, "id", 0)); }});
-  add("study.axes", "Axes of the study", "",
+  add("study.axes", "Set the axes of the study", "",
       "x, y, by, panel: columns; where: condition or list; front, log_x, log_y: bool; smooth: points; interval: none, whiskers or band",
       [&session](const nlohmann::json& arguments) { set_axes(session, arguments); });
   add("study.select", "Select a point of the study", "",
-      "point: row from 0, -1 for none; piece: of its text, from 0 (0)",
+      "point: row from 0, -1 for none; piece: piece of the text, from 0 (0)",
       [&session](const nlohmann::json& arguments) { select_point(session, arguments); });
   add("study.next", "Next point of the study", "Alt+Right", "", [&session] { step(session, 1); });
   add("study.previous", "Previous point of the study", "Alt+Left", "", [&session] { step(session, -1); });
@@ -158,7 +158,7 @@ void add_study_commands(CommandRegistry& registry, Session& session, UiState& ui
                 .group = "Study",
                 .enabled = [&session] { return session.studies().point() != nullptr && !session.run_in_progress(); },
                 .run = [&session] { session.open_study_model(); }});
-  add("study.find_text", "Say where the text of the study's point is", "", "path: file",
+  add("study.find_text", "Locate this point's text", "", "path: file",
       [&session, &ui](const nlohmann::json& arguments) { find_text(session, ui, arguments); });
 }
 

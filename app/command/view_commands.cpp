@@ -78,7 +78,7 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
     registry.add(command(std::string("view.colour_") + name, title, "View", std::to_string(number++),
                          [&session, mode = mode] { session.selection().colour = mode; }));
   }
-  registry.add(command("view.layers", "Tokens as text, or layers by tokens", "View", "T",
+  registry.add(command("view.layers", "Show tokens as text or as layers by tokens", "View", "T",
                        [&session] { session.selection().layers = !session.selection().layers; }));
   registry.add(command(
       "view.metric", "Next metric of the map", "View", "M",
@@ -90,7 +90,7 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
                          [&session, metric] { views::choose_metric(session.selection(), metric); }));
   }
   registry.add(command(
-      "view.maximise", "Maximise a view, or back", "View", "Z",
+      "view.maximise", "Maximise or restore a view", "View", "Z",
       [&ui, &views](const nlohmann::json& arguments) { maximise(ui, views, arguments); },
       "view: name (the one under the mouse or the keyboard, else the first of the main row)"));
 }
@@ -122,7 +122,7 @@ void add_row_commands(CommandRegistry& registry, Session& session, UiState& ui, 
         show_in_row(ui, views, view,
                     has_argument(arguments, "instead_of") ? row_view(views, arguments, "instead_of") : "");
       },
-      "view: name; instead_of: name (beside the others)"));
+      "view: name; instead_of: name (default: added to the others)"));
   for (const auto& view : views) {
     if (view->place() != views::Place::main) continue;
     const std::string id = view->id();
@@ -154,21 +154,19 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   add("view.right", "Show or hide the inspector", "Ctrl+Shift+B", [&ui] { ui.right = !ui.right; });
   add("view.bottom", "Show or hide the time deck", "Ctrl+J", [&ui] { ui.bottom = !ui.bottom; });
   add("view.log", "Show or hide the log", "Ctrl+L", [&ui] { ui.log = !ui.log; });
-  add("policy.all_parameters", "Show or fold away parameters that few change", "",
-      [&ui] { ui.all_parameters = !ui.all_parameters; });
-  add("view.theme", "Light or dark theme", "", [&ui] { ui.dark = !ui.dark; });
+  add("policy.all_parameters", "Show or hide advanced settings", "", [&ui] { ui.all_parameters = !ui.all_parameters; });
+  add("view.theme", "Switch between light and dark theme", "", [&ui] { ui.dark = !ui.dark; });
   registry.add(command(
       "view.colours", "Colours of the maps: viridis or cividis", "View", "",
       [&ui](const nlohmann::json& arguments) { choose_colours(ui, arguments); }, "name: name (the other one)"));
   add("view.larger", "Larger", "Ctrl+= Ctrl++ Ctrl+Shift+=", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
   add("view.smaller", "Smaller", "Ctrl+-", [&ui] { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
   add("view.normal_size", "Normal size", "Ctrl+0", [&ui] { ui.zoom = 1; });
-  add("focus.next", "Controls by keys: next part of the window", "Tab F6",
-      [&ui] { ui.keyboard = true, ui.focus_step = 1; });
-  add("focus.previous", "Controls by keys: previous part", "Shift+Tab Shift+F6",
+  add("focus.next", "Keyboard: next part of the window", "Tab F6", [&ui] { ui.keyboard = true, ui.focus_step = 1; });
+  add("focus.previous", "Keyboard: previous part of the window", "Shift+Tab Shift+F6",
       [&ui] { ui.keyboard = true, ui.focus_step = -1; });
-  add("focus.leave", "Arrows and space back to the views", "", [&ui] { ui.keyboard = false; });
-  add("view.frame_times", "Show or hide how long frames take", "F3", [&ui] { ui.frame_times = !ui.frame_times; });
+  add("focus.leave", "Keyboard: return to the views", "", [&ui] { ui.keyboard = false; });
+  add("view.frame_times", "Show or hide frame times", "F3", [&ui] { ui.frame_times = !ui.frame_times; });
   add("palette.open", "All commands", "Ctrl+K Ctrl+Shift+P", [&ui] { ui.palette = !ui.palette; });
   add("help.keys", "Keys", "Shift+/ F1", [&ui] { ui.help = !ui.help; });
 }

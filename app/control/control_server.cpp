@@ -51,15 +51,17 @@ void remove_dead_socket(const std::filesystem::path& path, const sockaddr_un& ad
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return;
   if (!S_ISSOCK(status.st_mode)) {
-    throw Error({.file = path.string(), .found = "it exists and is no socket", .expected = "a new name for a socket"});
+    throw Error(
+        {.file = path.string(), .found = "it exists and is not a socket", .expected = "a new name for a socket"});
   }
   const FileHandle probe = new_socket(path);
   const int connected = ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   if (connected == 0 || errno != ECONNREFUSED) {
-    throw Error({.code = ExitCode::resource,
-                 .file = path.string(),
-                 .found = connected == 0 || errno == EAGAIN ? "another program listens there" : ::strerror(errno),
-                 .expected = "a socket of our own"});
+    throw Error(
+        {.code = ExitCode::resource,
+         .file = path.string(),
+         .found = connected == 0 || errno == EAGAIN ? "another program is already listening there" : ::strerror(errno),
+         .expected = "a free socket"});
   }
   ::unlink(path.c_str());
 }
@@ -201,7 +203,7 @@ bool ControlServer::send_to(Connection& connection) {
   }
   connection.out.erase(0, sent);
   if (connection.out.size() <= kMaxUnread) return true;
-  std::fprintf(stderr, "control: a client was dropped: it left %zu bytes of answers unread\n", connection.out.size());
+  std::fprintf(stderr, "control: closed a client that left %zu bytes of answers unread\n", connection.out.size());
   return false;
 }
 
@@ -219,7 +221,7 @@ bool ControlServer::read_from(Connection& connection) {
   }
   connection.in.erase(0, begin);
   if (connection.in.size() <= kMaxRequest) return true;
-  std::fprintf(stderr, "control: a client was dropped: it sent a line of more than %zu bytes\n", kMaxRequest);
+  std::fprintf(stderr, "control: closed a client that sent a line of more than %zu bytes\n", kMaxRequest);
   return false;
 }
 

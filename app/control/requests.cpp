@@ -35,7 +35,8 @@ bool condition_holds(const json& condition, const json* value) {
 }  // namespace
 
 bool holds(const json& until, const json& state) {
-  if (!until.is_object()) throw Error({.code = ExitCode::usage, .file = "until", .found = "no object of conditions"});
+  if (!until.is_object())
+    throw Error({.code = ExitCode::usage, .file = "until", .found = "not an object of conditions"});
   for (const auto& [pointer, condition] : until.items()) {
     const json::json_pointer path(pointer);
     if (!condition_holds(condition, state.contains(path) ? &state[path] : nullptr)) return false;
@@ -86,7 +87,7 @@ void Requests::serve() {
 
 bool Requests::serve(Pending& pending) {
   const json& request = pending.request;
-  if (!request.is_object()) throw Error({.code = ExitCode::usage, .file = "request", .found = "no object"});
+  if (!request.is_object()) throw Error({.code = ExitCode::usage, .file = "request", .found = "not an object"});
   if (request.contains("command")) {
     if (pending.answer.is_null()) {
       state_.reset();

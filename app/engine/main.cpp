@@ -18,16 +18,12 @@
 namespace {
 
 constexpr char kHelp[] =
-    "kvscope-engine: the part of KVScope that holds a model.\n"
-    "\n"
-    "  kvscope-engine              speaks the engine protocol on standard input and output\n"
-    "  kvscope-engine --help       this text\n"
-    "  kvscope-engine --version    version\n"
-    "\n"
-    "It is started by kvscope, also on another machine: kvscope --engine \"ssh HOST kvscope-engine\".\n"
-    "Environment: CUDA_VISIBLE_DEVICES chooses devices; OMP_NUM_THREADS limits threads on the CPU,\n"
-    "KVSCOPE_THREADS those of the project's own kernels alone;\n"
-    "KVSCOPE_ENGINE_CRASH_AT_TOKEN=N aborts at the N-th new token of a run (for tests of what happens then).\n";
+    "kvscope-engine: the part of KVScope that runs the model.\n\n  kvscope-engine              use the engine "
+    "protocol on standard input and output\n  kvscope-engine --help       print this text\n  kvscope-engine "
+    "--version    print the version\n\nkvscope starts it, also on another machine: kvscope --engine \"ssh HOST "
+    "kvscope-engine\".\nEnvironment: CUDA_VISIBLE_DEVICES chooses devices; OMP_NUM_THREADS limits threads on the "
+    "CPU,\nKVSCOPE_THREADS limits those of KVScope's kernels only;\nKVSCOPE_ENGINE_CRASH_AT_TOKEN=N aborts at the "
+    "N-th new token of a run (for tests).\n";
 
 /// Moves the real standard output out of reach: whatever a library prints goes to standard error, not into the
 /// messages.
@@ -85,8 +81,8 @@ int main(int argc, char** argv) {
   }
   if (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO)) {
     std::fputs(
-        "kvscope-engine speaks a binary protocol with kvscope and is not meant for a terminal.\n"
-        "Start kvscope instead (or see kvscope-engine --help).\n",
+        "kvscope-engine uses a binary protocol and is not meant for a terminal.\nStart kvscope instead (or see "
+        "kvscope-engine --help).\n",
         stderr);
     return 1;
   }

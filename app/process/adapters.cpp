@@ -59,13 +59,13 @@ std::string adapter_note(const LoraFile& adapter, const fs::path& model) {
   if (!may_be_base(base, model)) {
     note = "made for " + in_quotes(base) + " (base_model_name_or_path), not for " +
            in_quotes(short_name(fs::absolute(model).lexically_normal().string())) +
-           ": its results mean nothing unless these have the same weights";
+           ": its results are meaningless unless both have the same weights";
   }
   const std::vector<std::string> left_out = adapter.left_out(ModelConfig::load(model));
   for (std::size_t i = 0; i < std::min(left_out.size(), kShown); ++i)
     note += (i > 0 ? ", " : note.empty() ? "no tensors for " : "; no tensors for ") + left_out[i];
   if (left_out.size() > kShown) note += " and " + std::to_string(left_out.size() - kShown) + " more";
-  if (!left_out.empty()) note += ", which it targets: they stay as they are, as in PEFT";
+  if (!left_out.empty()) note += ", which it targets; these are not adapted, as in PEFT";
   return note;
 }
 

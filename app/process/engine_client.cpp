@@ -61,7 +61,7 @@ EngineGreeting EngineGreeting::read(const nlohmann::json& event) {
   if (event.value("type", "") != "hello") {
     throw Error({.code = ExitCode::resource,
                  .file = "engine",
-                 .found = "a first message that is no greeting",
+                 .found = "a first message that is not a greeting",
                  .expected = "hello"});
   }
   return {.version = event.value("version", 0),
@@ -91,7 +91,7 @@ std::string EngineEnd::missing_torch() const {
   for (const std::string& line : said) {
     const bool absent = (has(line, "libtorch") || has(line, "libc10")) && has(line, "cannot open shared object");
     if (!absent && !(has(line, "symbol lookup error") && has(line, "undefined symbol"))) continue;
-    return std::string(absent ? "LibTorch is missing" : "this LibTorch is of another version") +
+    return std::string(absent ? "LibTorch is missing" : "this LibTorch has another version") +
            ": pip install 'kvscope[engine]', or install torch " + std::string(kTorchVersion) +
            " and set KVSCOPE_TORCH to its folder";
   }
@@ -211,7 +211,7 @@ std::string EngineClient::end_reason(const std::string& read_error) {
   if (!status) {
     child_.signal_group(SIGKILL);
     child_.wait(std::chrono::seconds(5));
-    return read_error.empty() ? "it closed its output and did not exit" : read_error;
+    return read_error.empty() ? "it closed its output but did not exit" : read_error;
   }
   return read_error.empty() ? describe_wait_status(*status) : read_error + " (" + describe_wait_status(*status) + ")";
 }

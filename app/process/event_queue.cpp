@@ -9,9 +9,9 @@ void EventQueue::push(nlohmann::json event, std::size_t bytes) {
   if (is_full || bytes > limits_.max_bytes - bytes_) {
     throw Error({.code = ExitCode::resource,
                  .file = "engine stream",
-                 .found = is_full ? "more than " + std::to_string(limits_.max_events) + " events that wait to be read"
-                                  : "more than " + std::to_string(limits_.max_bytes) + " bytes that wait to be read",
-                 .expected = "an engine no faster than its reader"});
+                 .found = is_full ? "more than " + std::to_string(limits_.max_events) + " unread events"
+                                  : "more than " + std::to_string(limits_.max_bytes) + " unread bytes",
+                 .expected = "an engine that is not faster than its reader"});
   }
   bytes_ += bytes;
   entries_.push_back({std::move(event), bytes});

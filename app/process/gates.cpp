@@ -203,10 +203,10 @@ std::vector<std::string> gates_to_load(const fs::path& folder, const std::vector
       if (is_new) paths.push_back(path);
     } else if (info.needs_scorer && given.empty()) {
       throw Error({.file = spec.to_string(),
-                   .found = "no gate of " + in_words(info.gates) + " goes with " + model_name(folder) +
-                            "; there are: " + listed(known_gates(folder), folder),
-                   .expected = "one beside the model, or --gate PATH or NAME",
-                   .hint = "docs/how-to/train-a-gate.md says how each kind is trained"});
+                   .found = "no gate of " + in_words(info.gates) + " fits " + model_name(folder) +
+                            "; available: " + listed(known_gates(folder), folder),
+                   .expected = "a gate in the model's folder, or --gate PATH or NAME",
+                   .hint = "see docs/how-to/train-a-gate.md for training each kind"});
     }
   }
   return paths;

@@ -32,7 +32,7 @@ void on_signal(int number) {
 
 void on_alarm(int) {
   constexpr std::string_view kLine =
-      "error: some work did not end and was left; expected a disk and an engine that answer\n";
+      "error: some background work did not end and was abandoned; expected a disk and an engine that respond\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
   ::_exit(g_signal != 0 ? 128 + g_signal : static_cast<int>(ExitCode::resource));
 }

@@ -39,7 +39,7 @@ void copy_png(const fs::path& png) {
   if (tool.empty() || own_session.empty()) {
     throw Error({.code = ExitCode::resource,
                  .file = "clipboard",
-                 .found = "no program that gives out pictures",
+                 .found = "no clipboard program for pictures",
                  .expected = "xclip, or wl-copy under Wayland",
                  .hint = "install one, or save the figure as PNG"});
   }

@@ -33,7 +33,7 @@ void say_slow_reads(bool quiet) {
     thread_local long said = 0;
     const long tens = waited / std::chrono::seconds(10);
     if (!quiet && tens > 0 && tens != said) {
-      std::fprintf(stderr, "%swaiting for %s: the machine is busy, or the disk does not answer (%ld s)\n",
+      std::fprintf(stderr, "%swaiting for %s: the machine is busy or the disk does not respond (%ld s)\n",
                    ::isatty(STDERR_FILENO) ? "\r\033[K" : "", escape_for_terminal(file.string()).c_str(), 10 * tens);
     }
     said = tens;

@@ -56,10 +56,9 @@ std::vector<std::string> files_of(const std::vector<std::string>& paths) {
       continue;
     }
     const std::vector<std::string> logs = training_logs(path);
-    if (logs.empty())
-      refuse(path, "", "a folder without the curve of a training", "NAME_loss.csv in it, as kvscope train writes");
+    if (logs.empty()) refuse(path, "", "a folder without a training curve", "NAME_loss.csv in it, from kvscope train");
     if (logs.size() > kMostLogs)
-      refuse(path, "", std::to_string(logs.size()) + " curves of trainings", "64 at most; name their files instead");
+      refuse(path, "", std::to_string(logs.size()) + " training curves", "at most 64; give their files instead");
     files.insert(files.end(), logs.begin(), logs.end());
   }
   return files;

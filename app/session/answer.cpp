@@ -64,17 +64,17 @@ std::string stop_reason(const RunRecord& run, int before) {
   switch (run.status) {
     case RunStatus::running:
       if (run.n_tokens() == 0) return "starting ...";  // the engine has not answered yet
-      return std::to_string(n) + " of " + count(asked) + " so far";
+      return std::to_string(n) + " of " + count(asked);
     case RunStatus::cancelled:
-      return (run.message.empty() ? "stopped by hand after " : "cut off after ") + count(n);
+      return (run.message.empty() ? "stopped after " : "cut off after ") + count(n);
     case RunStatus::failed:
       return "failed after " + count(n);
     case RunStatus::complete:
       break;
   }
   if (has_end_mark(run)) return "end of text after " + count(n);
-  if (n >= asked) return asked == 0 ? "no answer was asked for" : "stopped at " + count(n);
-  return "stop text after " + count(n);
+  if (n >= asked) return asked == 0 ? "no answer requested" : "stopped at " + count(n);
+  return "stop text found after " + count(n);
 }
 
 }  // namespace kvscope::app

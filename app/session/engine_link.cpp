@@ -78,7 +78,7 @@ void EngineLink::start() {
   } catch (const Error& error) {
     state_ = EngineState::dead;
     messages_.add_engine_error(
-        std::string("The engine could not be started: ") + error.what() + ". Traces can still be opened.", "Try again");
+        std::string("The engine did not start: ") + error.what() + ". You can still open traces.", "Try again");
   }
   revision_.rise();
 }
@@ -124,7 +124,10 @@ void EngineLink::check_ready() const {
   if (run_in_progress()) usage_error("run", "a run is in progress", "", "cancel it first");
   if (!client_ || !model_) usage_error("run", "no model is loaded");
   if (state_ != EngineState::ready)
-    usage_error("run", "the engine is " + std::string(to_string(state_)), "", "restart it");
+    usage_error(
+        "run",
+        state_ == EngineState::dead ? "the engine has stopped" : "the engine is " + std::string(to_string(state_)), "",
+        "restart it");
 }
 
 bool has_weights_of(const ModelInfo& model, const std::string& name, const std::string& weights_hash) {
@@ -133,12 +136,12 @@ bool has_weights_of(const ModelInfo& model, const std::string& name, const std::
 }
 
 std::string EngineLink::why_not_ask(const RunRecord& run) const {
-  if (run_in_progress()) return "The engine decodes. It is asked when the run has ended.";
+  if (run_in_progress()) return "Available when the run ends.";
   if (state_ == EngineState::loading || state_ == EngineState::starting) return "The model is loading ...";
-  if (!model_) return "The engine reads it from the model: open " + run.model.name + " first.";
+  if (!model_) return "This needs the model. Open " + run.model.name + " first.";
   if (!has_weights_of(*model_, run.model.name, run.model.weights_hash))
-    return "The open model is another than this run's: open " + run.model.name + ".";
-  if (state_ != EngineState::ready) return "The engine stopped: restart it.";
+    return "This run used another model. Open " + run.model.name + ".";
+  if (state_ != EngineState::ready) return "The engine stopped. Restart it.";
   return "";
 }
 
@@ -184,7 +187,7 @@ std::string EngineLink::silence() const {
   if (!client_ || !has_to_do) return "";
   const auto silent = std::chrono::steady_clock::now() - std::max(asked_at_, heard_->load());
   if (silent < kSilence) return "";
-  return "waiting for the engine, silent for " +
+  return "no answer from the engine for " +
          std::to_string(std::chrono::duration_cast<std::chrono::seconds>(silent).count()) + " s";
 }
 
@@ -205,7 +208,7 @@ void EngineLink::poll() {
       try {
         handle(event);
       } catch (const std::exception& error) {  // an engine is not trusted to be well
-        messages_.add_engine_fault(std::string("The engine sent a message that does not fit: ") + error.what());
+        messages_.add_engine_fault(std::string("The engine sent an unexpected message: ") + error.what());
       }
     }
   }
@@ -349,7 +352,7 @@ void EngineLink::load_failed(const Error& error) {
   messages_.add_banner(
       {.kind = Banner::Kind::error,
        .text = std::string(other_gates ? "The gate could not be loaded. " : "The model could not be loaded. ") +
-               error.what() + (back ? ". What was open stays open." : ""),
+               error.what() + (back ? ". The previous model stays open." : ""),
        .command = other_gates ? "" : "model.open",
        .button = other_gates ? "" : "Open another model"});
   if (!back) return;
@@ -372,9 +375,9 @@ void EngineLink::ended(const nlohmann::json& event) {
   if (const std::string torch = end.missing_torch(); !torch.empty())
     text = "The engine cannot start: " + torch + ".";
   else if (!end.said.empty())
-    text += " Its last line: " + escape_for_terminal(end.said.back()) + ".";
-  if (was_running) text += " Everything up to the last token is kept.";
-  messages_.add_engine_error(text, was_running ? "Restart and go on" : "Restart engine",
+    text += " Its last message: " + escape_for_terminal(end.said.back()) + ".";
+  if (was_running) text += " All tokens up to the last one are kept.";
+  messages_.add_engine_error(text, was_running ? "Restart and resume" : "Restart engine",
                              was_running ? "run.resume" : "engine.restart");
 }
 

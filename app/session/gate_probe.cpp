@@ -41,9 +41,9 @@ std::shared_ptr<const ScoresOfGates> GateProbe::look(const std::shared_ptr<const
     return known->scores;
   }
   if (run->status == RunStatus::running) {
-    why_not_ = "The run goes on. Its tokens are scored when it has ended.";
+    why_not_ = "The run is in progress. Its tokens are scored when it ends.";
   } else if (engine_.gates().scorers.empty()) {
-    why_not_ = "The engine has no gate that could score the run's tokens.";
+    why_not_ = "No loaded gate can score the run's tokens.";
   } else {
     why_not_ = engine_.why_not_ask(*run);
   }

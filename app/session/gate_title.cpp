@@ -10,8 +10,8 @@ namespace {
 
 /// Empty of a gate that has a name of its own.
 std::string_view words_of(std::string_view name) {
-  if (name.starts_with(kBoardFolder)) return "heads of the board";
-  return name.starts_with(kStudyFolder) ? "heads of the study" : std::string_view();
+  if (name.starts_with(kBoardFolder)) return "heads from the head board";
+  return name.starts_with(kStudyFolder) ? "heads from the study" : std::string_view();
 }
 
 }  // namespace

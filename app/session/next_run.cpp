@@ -100,7 +100,7 @@ void NextRun::answered(const std::string& text) {
 void NextRun::edit_turn(int index) {
   std::vector<ChatMessage>& turns = parameters_.chat.turns;
   if (index < 0 || index >= static_cast<int>(turns.size()) || turns[static_cast<std::size_t>(index)].role != "user")
-    usage_error("turn", std::to_string(index), "a turn of the user");
+    usage_error("turn", std::to_string(index), "a user turn");
   parameters_.prompt = turns[static_cast<std::size_t>(index)].content;
   turns.resize(static_cast<std::size_t>(index));
   count_prompt();

@@ -20,8 +20,8 @@ Remedy open_model_of(const Session& session, const ModelInfo& model) {
 /// What has nothing to do with prompt and policy.
 std::optional<Obstacle> of_engine(const Session& session) {
   const EngineLink& engine = session.engine();
-  if (engine.run_in_progress()) return Obstacle{.text = "A run goes on.", .remedies = {}, .passes = true};
-  const Obstacle loading{.text = "The model is being loaded.", .remedies = {}, .passes = true};
+  if (engine.run_in_progress()) return Obstacle{.text = "A run is in progress.", .remedies = {}, .passes = true};
+  const Obstacle loading{.text = "The model is loading.", .remedies = {}, .passes = true};
   switch (engine.state()) {
     case EngineState::starting:
     case EngineState::loading:
@@ -46,8 +46,8 @@ std::optional<Obstacle> of_other_model(const Session& session) {
   const ModelInfo &open = *session.engine().model(), &of_a = session.a()->run->model;
   if (has_weights_of(open, of_a.name, of_a.weights_hash)) return std::nullopt;
   const std::string text = open.name == of_a.name
-                               ? "The open model has the name of A's, " + of_a.name + ", and other weights."
-                               : "The open model is " + open.name + ", A's is " + of_a.name + ".";
+                               ? "The open model is also named " + of_a.name + ", but has other weights than A's."
+                               : "The open model is " + open.name + "; A's is " + of_a.name + ".";
   return Obstacle{.text = text, .remedies = {open_model_of(session, of_a)}};
 }
 
@@ -93,10 +93,10 @@ Obstacle of_problem(const Session& session, RunKind kind, const RunQuestion& ask
     obstacle.remedies = gates_for(session, asked.policy);
   if (problem.kind != RunProblem::Kind::prompt || kind != RunKind::start) return obstacle;
   if (asked.prompt_tokens == 0) {
-    obstacle.remedies = {{"Take a sample", "prompt.sample", {{"index", 0}}}};
+    obstacle.remedies = {{"Use a sample", "prompt.sample", {{"index", 0}}}};
   } else {
     const int room = std::max(1, asked.max_positions - asked.new_tokens);
-    obstacle.remedies = {{"Cut it to " + std::to_string(room), "prompt.shorten", {{"tokens", room}}}};
+    obstacle.remedies = {{"Shorten to " + std::to_string(room), "prompt.shorten", {{"tokens", room}}}};
   }
   return obstacle;
 }
@@ -113,7 +113,7 @@ std::vector<Obstacle> obstacles(const Session& session, RunKind kind) {
   std::vector<Obstacle> list;
   const RunQuestion asked = question(session, kind);
   if (kind == RunKind::start && session.next_run().asked().empty() && asked.prompt_tokens != 0)
-    list.push_back({.text = "There is no prompt.", .remedies = {{"Take a sample", "prompt.sample", {{"index", 0}}}}});
+    list.push_back({.text = "There is no prompt.", .remedies = {{"Use a sample", "prompt.sample", {{"index", 0}}}}});
   for (const RunProblem& problem : run_problems(asked)) list.push_back(of_problem(session, kind, asked, problem));
   return list;
 }

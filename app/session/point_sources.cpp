@@ -73,20 +73,21 @@ bool check_model(const MeasuredPoint& point, const PointPlace& place, PointSourc
   std::error_code error;
   const bool is_here = find_model(point.model).has_value() || fs::is_directory(point.model, error);
   const auto refuse_model = [&](const std::string& why) {
-    refuse(sources, why + (is_here ? "" : " It is not on this machine."), is_here ? "study.open_model" : "",
+    refuse(sources, why + (is_here ? "" : " That model is not on this machine."), is_here ? "study.open_model" : "",
            "Open " + name);
     if (!is_here) sources.run.label.clear();
     return false;
   };
-  if (place.model_path.empty()) return refuse_model("No model is open; the study's is " + name + ".");
+  if (place.model_path.empty()) return refuse_model("No model is open. The study used " + name + ".");
   if (!place.model) {
     refuse(sources, "The model is not loaded yet.");
     return false;
   }
   const ModelInfo& model = *place.model;
   if (has_weights_of(model, name, point.weights_hash)) return true;
-  if (model.name == name) return refuse_model("The open model has the study's name, " + name + ", and other weights.");
-  return refuse_model("The open model is " + model.name + ", the study's is " + name + ".");
+  if (model.name == name)
+    return refuse_model("The open model is also named " + name + ", but has other weights than the study's.");
+  return refuse_model("The open model is " + model.name + "; the study used " + name + ".");
 }
 
 bool check_text(const MeasuredPoint& point, const PointPlace& place, PointSources& sources) {
@@ -95,10 +96,9 @@ bool check_text(const MeasuredPoint& point, const PointPlace& place, PointSource
   const std::string name = fs::path(point.text).filename().string();
   if (!text.path.empty()) return true;
   refuse(sources,
-         text.other.empty()
-             ? "The text " + name + " is not found."
-             : "The text " + text.other + " is another one than when the study was made: its hash differs.",
-         "study.find_text", "Where is " + name + " ...");
+         text.other.empty() ? "The text " + name + " was not found."
+                            : "The text " + text.other + " has changed since the study: its hash differs.",
+         "study.find_text", "Locate " + name + " ...");
   return false;
 }
 
@@ -115,11 +115,11 @@ bool check_gates(const MeasuredPoint& point, const PointPlace& place, PointSourc
       const std::string hash =
           point.hashes_gate_files ? gate_files_hash(path) : load_gate(path, ModelConfig::load(place.model_path)).hash;
       if (hash == wanted) continue;
-      refuse(sources, "The gate " + path + " is another one than when the study was made: its hash differs.");
+      refuse(sources, "The gate " + path + " has changed since the study: its hash differs.");
       return false;
     }
   } catch (const Error& error) {
-    refuse(sources, std::string("Its gate is not here: ") + error.what());
+    refuse(sources, std::string("The study's gate was not found: ") + error.what());
     return false;
   }
   return true;
@@ -133,11 +133,11 @@ void describe(const MeasuredPoint& point, const PointPlace& place, PointSources&
   from.push_back("Policy " + point.policy + (gates.empty() ? "" : " with the gate " + gates) +
                  (point.heads.empty() ? "" : " and the study's heads") + ", after every " +
                  (point.chunk == 1 ? "token" : std::to_string(point.chunk) + " tokens") + ".");
-  from.push_back(std::to_string(point.length) + " tokens of " + sources.text + ", whose hash is the study's.");
+  from.push_back(std::to_string(point.length) + " tokens of " + sources.text + "; the hash matches the study's.");
   const ModelInfo& model = *place.model;
   if (model.dtype != point.dtype || model.device != point.device)
     sources.run.notes.push_back("Measured in " + point.dtype + " on " + point.device + ", here " + model.dtype +
-                                " on " + model.device + ": numbers will differ in their last digits.");
+                                " on " + model.device + ": expect differences in the last digits.");
 }
 
 }  // namespace
@@ -150,10 +150,10 @@ PointSources find_sources(const MeasuredPoint& point, const PointPlace& place) {
     std::error_code error;
     if (fs::is_regular_file(trace, error)) {
       sources.trace = trace.string();
-      sources.run.from.push_back("The trace " + sources.trace + ", which was kept with the study.");
+      sources.run.from.push_back("The trace " + sources.trace + ", saved with the study.");
       return sources;
     }
-    sources.run.notes.push_back("The trace " + trace.string() + " is not there: the run is measured again.");
+    sources.run.notes.push_back("The trace " + trace.string() + " was not found, so the run is measured again.");
   }
   if (!point.why_not.empty()) {
     refuse(sources, point.why_not);

@@ -35,7 +35,7 @@ bool RunAssembler::take(const nlohmann::json& event) {
   const std::string type = event.value("type", "");
   if (!open_ || (type != "ended" && event.value("id", -1) != request_id_)) return false;
   if (type == "ended") {
-    finish_run(record_, RunStatus::failed, "the engine ended: " + event.value("reason", ""));
+    finish_run(record_, RunStatus::failed, "the engine stopped: " + event.value("reason", ""));
     open_ = false;
     publish(true);
     return false;
@@ -45,7 +45,7 @@ bool RunAssembler::take(const nlohmann::json& event) {
     protocol::apply_event(record_, event);
     if (record_.changes.size() > n_changes) tell_change(record_);
   } catch (const std::exception& error) {
-    finish_run(record_, RunStatus::failed, std::string("the engine sent an event that does not fit: ") + error.what());
+    finish_run(record_, RunStatus::failed, std::string("the engine sent an unexpected event: ") + error.what());
     open_ = false;
     publish(true);
     const std::scoped_lock published_lock(published_mutex_);

@@ -98,8 +98,10 @@ RunTitle mark_of(const std::vector<RunEntry>& runs, const RunEntry& entry) {
                                   begins_with(other, run.ids);
                          });
     const std::string whose = of > 0 ? " of run " + std::to_string(of) : "";
-    if (given) return {"replay" + whose, "Its tokens were given, not drawn: two policies over one text."};
-    if (of > 0) return {"tokens" + whose, "It has the same tokens as that run."};
+    if (given)
+      return {"replay" + whose,
+              "Replayed: its tokens were given, so that two policies can be compared on the same text."};
+    if (of > 0) return {"tokens" + whose, "Same tokens as that run."};
   }
   if (given || !has(" --prompt-ids ") || entry.name.starts_with("fork of run ")) return {};
   const int of = last_before(runs, entry, [&run](const RunRecord& other) {
@@ -108,7 +110,7 @@ RunTitle mark_of(const std::vector<RunEntry>& runs, const RunEntry& entry) {
   });
   if (of == 0) return {};
   return {"fork of run " + std::to_string(of) + " at query " + std::to_string(run.prompt_len - 1),
-          "Up to that query its tokens are that run's."};
+          "Same tokens as that run up to this query."};
 }
 
 // What no policy says: how it was drawn, and by which model.
@@ -148,7 +150,7 @@ std::map<int, RunTitle> run_titles(const std::vector<RunEntry>& runs) {
   }
   for (const auto& [_, ids] : still_equal) {
     for (std::size_t i = 0; ids.size() > 1 && i < ids.size(); ++i)
-      titles[ids[i]].text += ", " + std::to_string(i + 1) + " of " + std::to_string(ids.size()) + " alike";
+      titles[ids[i]].text += ", " + std::to_string(i + 1) + " of " + std::to_string(ids.size());
   }
   return titles;
 }

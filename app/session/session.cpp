@@ -84,7 +84,7 @@ void Session::use_gate(const std::string& name) {
   if (!gate) {
     std::string names;
     for (const GateFacts& one : gates_.found()) names.append(names.empty() ? "" : ", ").append(one.gate.name);
-    usage_error("gate", in_quotes(name), names.empty() ? "a gate of this model, which has none" : names);
+    usage_error("gate", in_quotes(name), names.empty() ? "a gate of this model, but it has none" : names);
   }
   if (!gate->fits()) usage_error("gate", name + " does not fit: " + gate->misfit);
   const std::vector<std::string> wanted = gates_.with(*gate, engine_.gates_to_load());
@@ -128,8 +128,7 @@ void Session::show_growing(std::shared_ptr<const RunRecord> run, std::uint64_t r
 
 void Session::start(RunRequest request, RunList::Place place, bool has_command, const std::string& command_line) {
   engine_.check_ready();
-  if (request.prompt.empty() && request.prompt_ids.empty())
-    usage_error("prompt", "nothing in it", "at least one token");
+  if (request.prompt.empty() && request.prompt_ids.empty()) usage_error("prompt", "empty", "at least one token");
   raise_budget(request);
   RunRecord record = start_record(*engine_.model(), request);
   if (request.answer_ids || !has_command) record.command_line = tokens_command_line(record.model.path, request);
@@ -168,7 +167,9 @@ void Session::fork_run(int q) {
   runs_.rename(runs_.newest_begun(), "fork of run " + from + " at query " + std::to_string(q));
   const bool a_drew_next = q + 1 >= of.prompt_len;
   if (parameters().sampling.temperature == 0 && under_its_policy && a_drew_next)
-    messages_.notify("greedily and under A's policy a fork writes A's text again: change one of them for another");
+    messages_.notify(
+        "This fork repeats A's text, because sampling is greedy and the policy is A's. Change one of "
+        "them for a different text.");
 }
 
 void Session::decode_again() {

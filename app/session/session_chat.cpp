@@ -63,8 +63,8 @@ void Session::begin_answer(std::string so_far, int tokens_before) {
 }
 
 void Session::continue_run() {
-  if (!a() || a()->run->n_tokens() <= a()->run->prompt_len) usage_error("run", "A has no answer to go on from");
-  if (has_end_mark(*a()->run)) usage_error("run", "A's answer has come to its end");
+  if (!a() || a()->run->n_tokens() <= a()->run->prompt_len) usage_error("run", "A has no answer to continue");
+  if (has_end_mark(*a()->run)) usage_error("run", "A's answer is complete");
   const bool of_chat = a() == chat_run();
   // The stop text that it ended at is among the tokens that it goes on from.
   const std::string so_far = of_chat ? answer_on_show()->so_far + answer_text(*a()->run) : "";

@@ -33,7 +33,7 @@ std::vector<std::string> Session::gates_beside() const {
 void Session::add_gate(const std::string& given) {
   const std::string path = LoraFile::folder_of(given).string();
   const std::string model = engine_.model_path();
-  if (model.empty()) usage_error("gate", "no model is open", "", "open the model that it was made for first");
+  if (model.empty()) usage_error("gate", "no model is open", "", "open its model first");
   engine_.check_idle();
   files_.in_background("gate " + path, [this, path, model]() -> Worker::Finish {
     const GateFacts facts = read_gate({gate_name(path), path, KnownGate::Origin::shipped}, model);
@@ -41,7 +41,7 @@ void Session::add_gate(const std::string& given) {
     return [this, facts, model, note] {
       if (model != engine_.model_path()) return;  // another one was opened meanwhile
       if (!facts.fits())
-        throw Error({.file = facts.gate.name, .found = "a gate that does not go with this model: " + facts.misfit});
+        throw Error({.file = facts.gate.name, .found = "this gate does not fit the model: " + facts.misfit});
       take_gate(facts);
       if (!note.empty())
         messages_.add_banner({.kind = Banner::Kind::warning, .text = "The adapter " + facts.gate.name + ": " + note});
@@ -67,8 +67,8 @@ void Session::take_gate(const GateFacts& facts) {
   if (changes) set_policy(policy_for(facts.kind));
   // While the model is loaded with it the status line says so; what is said here stays true behind that.
   messages_.notify(
-      "opened the gate " + facts.gate.name + " (" + scorer_title(facts.kind) + ")" +
-      (changes ? ": policy is now " + method_name(parameters().policy.name) + ", which reads it; Ctrl+Z takes it back"
+      "loaded the gate " + facts.gate.name + " (" + scorer_title(facts.kind) + ")" +
+      (changes ? ": the policy is now " + method_name(parameters().policy.name) + ", which uses it (Ctrl+Z to undo)"
                : ""));
 }
 
@@ -85,14 +85,15 @@ void Session::drop_gate(const std::string& name) {
   std::vector<std::string> rest = engine_.gates_to_load();
   if (!gate || std::erase(rest, gate->gate.path.string()) == 0) {
     const bool beside = gate && gate->gate.origin == KnownGate::Origin::model && gate->adapter.empty();
-    usage_error("gate", beside ? name + " lies beside the model, which is read with it" : name + " is not loaded");
+    usage_error("gate", beside ? name + " belongs to the model's folder and is loaded with the model"
+                               : name + " is not loaded");
   }
   // A policy that has lost its gate would take it again at once.
-  if (is_used(*gate)) usage_error("gate", name + " decides now", "", "choose another policy or another gate first");
+  if (is_used(*gate)) usage_error("gate", name + " is in use", "", "choose another policy or gate first");
   const std::string model = engine_.model_path();
   engine_.set_gates(std::move(rest));
   engine_.load(model);
-  messages_.notify("let go of the gate " + name);
+  messages_.notify("unloaded the gate " + name);
 }
 
 }  // namespace kvscope::app

@@ -77,7 +77,7 @@ void Session::suggest_metric() {
   const int looks = std::max(1, run->n_tokens()) * (other ? 20 : 1);
   if (run->evict_at.n_layers() * run->evict_at.n_kv_heads() <= kAtOnce / looks) return show(look());
   background_.post([look, show]() -> Worker::Finish { return [show, found = look()] { show(found); }; },
-                   [this](const std::string& text) { messages_.log("no metric was looked for: " + text); });
+                   [this](const std::string& text) { messages_.log("no metric chosen: " + text); });
 }
 
 // Whoever has looked at no head yet, and at no token, sees the policy at work. Once: the choice is theirs then.
@@ -97,10 +97,10 @@ void Session::show_metric(Metric metric) {
 }
 
 std::string Session::why_not_measure_heads() const {
-  if (!a() || a()->run->n_tokens() == 0) return "There is no run A whose tokens could be replayed.";
+  if (!a() || a()->run->n_tokens() == 0) return "There is no run A to replay.";
   if (run_in_progress()) return "A run is in progress.";
-  if (measuring_) return "The heads are being loaded.";
-  if (!engine_.model()) return "No model is open: open the one that A was decoded on.";
+  if (measuring_) return "The heads are loading.";
+  if (!engine_.model()) return "No model is open. Open A's model first.";
   return why_not_of_a(*this);
 }
 
@@ -121,7 +121,7 @@ void Session::measure_heads(const std::string& folder) {
       if (unreadable) std::rethrow_exception(unreadable);
       if (model != engine_.model_path() || run_in_progress() || !a()) return;  // something else was begun meanwhile
       if (!facts.fits())
-        throw Error({.file = facts.gate.name, .found = "heads that do not go with this model: " + facts.misfit});
+        throw Error({.file = facts.gate.name, .found = "these heads do not fit the model: " + facts.misfit});
       const std::string path = facts.gate.path.string();
       if (added_to_ != model) added_gates_.clear(), added_to_ = model;
       gates_.add(facts);

@@ -89,15 +89,16 @@ void Session::turn_to(const std::string& model, bool keep_last) {
   next_run_.set_policy(wants);
   clear_preview();
   if (!changed.empty())
-    messages_.notify(name_of_model(model) + ": " + changed + (known ? ", as it was there" : ", as before"));
+    messages_.notify(name_of_model(model) + ": " + changed +
+                     (known ? ", as last used with this model" : ", as before"));
 }
 
 void Session::look_at_model() {
   next_run_.read_tokenizer(engine_.model_path(), [this](const std::string& refusal) {
     forced_.raw = true;
     messages_.notify(name_of_model(engine_.model_path()) +
-                     (refusal.empty() ? " has no chat template: Chat is off, the prompt goes to it as it is"
-                                      : ": Chat is off, the prompt goes to it as it is. " + refusal));
+                     (refusal.empty() ? " has no chat template. Chat is off: the model continues the raw text."
+                                      : ": Chat is off, and the model continues the raw text. " + refusal));
   });
   std::vector<std::string> given = gates_beside();
   for (const std::string& path : engine_.gates_to_load()) {  // the board's heads of the last session
@@ -124,7 +125,7 @@ void Session::fit_policy() {
   if (b_stands) preview_due_ = due;
   if (!engine_.model() || !engine_.model()->scorer.empty()) return;
   const PolicySpec fits = PolicySpec::parse("h2o:keep=25%,window=16");
-  messages_.notify(engine_.model()->name + " has no gate for " + std::string(info->title) + ": the policy is now H2O");
+  messages_.notify(engine_.model()->name + " has no gate for " + std::string(info->title) + ". The policy is now H2O.");
   next_run_.set_policy(fits);
   if (!b_stands) request_preview();
   forced_.wanted = wanted, forced_.taken = fits;

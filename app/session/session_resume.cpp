@@ -34,7 +34,7 @@ bool Session::can_resume() const {
 }
 
 void Session::resume_run() {
-  if (!can_resume()) usage_error("run", "none was cut off by its engine");
+  if (!can_resume()) usage_error("run", "no run was cut off by the engine");
   if (engine_.state() == EngineState::ready && engine_.model()) return go_on_with_cut_run();
   resume_due_ = true;
   restart_engine();
@@ -58,12 +58,12 @@ void Session::go_on_with_cut_run() {
 void Session::compare_with_cut_run(const RunRecord& cut, const RunRecord& run) {
   if (cut.n_tokens() == 0 || run.status == RunStatus::failed) return;
   const LifetimeDifferences found = lifetime_differences(cut, run);
-  const std::string from = "went on from token " + std::to_string(cut.n_tokens()) + ": ";
+  const std::string from = "resumed from token " + std::to_string(cut.n_tokens()) + ": ";
   if (found.n_different == 0) {
-    messages_.notify(from + "its " + std::to_string(found.n) + " evictions up to there came out as before");
+    messages_.notify(from + "its " + std::to_string(found.n) + " earlier evictions are unchanged");
   } else {
     messages_.notify(from + std::to_string(found.n_different) + " of its " + std::to_string(found.n) +
-                     " evictions up to there came out otherwise");
+                     " earlier evictions differ from before");
   }
 }
 

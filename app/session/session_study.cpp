@@ -13,9 +13,9 @@
 namespace kvscope::app {
 
 std::string Session::why_not_open_point() const {
-  if (studies_.open_studies().shown(selection_.study) == nullptr) return "No study is on show.";
+  if (studies_.open_studies().shown(selection_.study) == nullptr) return "No study is shown.";
   if (selection_.study.point < 0) return "No point of the study is selected.";
-  if (point_due_ || point_to_run_) return "A point's run is being prepared.";
+  if (point_due_ || point_to_run_) return "The point's run is being prepared.";
   return studies_.knows_point() ? studies_.open_studies().run.why_not : "";
 }
 

@@ -30,8 +30,8 @@ void require_study(const StudyTable& table, const std::string& path) {
   if (!has_known_column(table))
     throw Error(
         {.file = path,
-         .found = "a table without a column that a study has",
-         .expected = "nll, accuracy, density, loss or another that sweep, hybrid, eval, bench or train writes"});
+         .found = "a table without any study column",
+         .expected = "nll, accuracy, density, loss or another column that sweep, hybrid, eval, bench or train writes"});
 }
 
 /// "1 point", "12 points"
@@ -81,7 +81,7 @@ const views::OpenStudy& Studies::of_id(int id) const {
   if (found != studies_.all.end()) return *found;
   std::string ids;
   for (const views::OpenStudy& study : studies_.all) ids += (ids.empty() ? "" : ", ") + std::to_string(study.id);
-  usage_error("id", std::to_string(id), ids.empty() ? "a study, and none is open" : "one of " + ids);
+  usage_error("id", std::to_string(id), ids.empty() ? "a study, but none is open" : "one of " + ids);
 }
 
 void Studies::close(int id) {
@@ -99,7 +99,7 @@ void Studies::show(int id) {
 
 const views::OpenStudy& Studies::shown() const {
   const views::OpenStudy* study = studies_.shown(selection_.study);
-  if (study == nullptr) usage_error("study", "none is on show", "", "open one first");
+  if (study == nullptr) usage_error("study", "none is shown", "", "open one first");
   return *study;
 }
 
@@ -249,7 +249,7 @@ void Studies::look(const EngineLink& engine) {
   }
   studies_.run = {};
   if (!knows_point()) {
-    studies_.run.why_not = "Looking for what it was measured with ...";
+    studies_.run.why_not = "Looking for the study's model, texts and gates ...";
     if (looked_at_ && looked_at_->key.table == wanted_.table) studies_.run.n_pieces = looked_at_->point.n_pieces;
     return;
   }

@@ -80,7 +80,7 @@ void of_sweep(const StudyTable& study, int row, MeasuredPoint& point) {
   point.policy = is_dense ? kDense : cell(study, "policy", row);
   point.model = text_of(request, "model");
   if (chunk.empty()) {
-    point.why_not = "It is made of the questions of a task, which kvscope eval asks: no text was read.";
+    point.why_not = "This point is from the questions of a task (kvscope eval), so there is no text to read.";
     return;
   }
   point.chunk = std::max(1, std::atoi(chunk.c_str()));
@@ -94,7 +94,7 @@ void of_sweep(const StudyTable& study, int row, MeasuredPoint& point) {
     group = name;
     break;
   }
-  if (group.empty()) point.why_not = "The study does not say what it was measured on.";
+  if (group.empty()) point.why_not = "The study does not record its model and texts.";
   point.gates = texts_of(request, "gates");
   if (group.find(", gate " + gate) != std::string::npos && !gate.empty()) point.gates.push_back(gate);
   point.n_pieces = point.pieces_of_text = std::max(1, integer_of(request, "pieces", 8));
@@ -108,7 +108,7 @@ void of_sweep(const StudyTable& study, int row, MeasuredPoint& point) {
 void take_heads(const StudyTable& study, int row, const json& facts, MeasuredPoint& point) {
   const StudyArray* heads = study.array("global_heads");
   if (heads == nullptr || heads->shape.size() != 3 || row >= heads->shape[0]) {
-    point.why_not = "The study does not say which heads are global.";
+    point.why_not = "The study does not record which heads are global.";
     return;
   }
   point.n_layers = static_cast<int>(heads->shape[1]), point.n_kv_heads = static_cast<int>(heads->shape[2]);
@@ -137,7 +137,7 @@ void of_hybrid(const StudyTable& study, int row, int piece, MeasuredPoint& point
   } else if (strategy == "gate") {
     point.policy = text_of(facts, "policy");
   } else if (strategy == "budgets") {
-    point.why_not = "Each head had a threshold of its own, solved on the piece: no policy of the window says that.";
+    point.why_not = "Each head had its own threshold, found on this piece. No policy in the window can express that.";
   } else {
     point.policy = kHybrid;
     take_heads(study, row, facts, point);
@@ -162,15 +162,15 @@ MeasuredPoint measured_point(const StudyTable& study, int row, int piece) {
   } else if (study.kind == views::kHybridStudy) {
     of_hybrid(study, row, piece, point);
   } else if (study.kind == kTrainingLog) {
-    point.why_not = "A step of a training has no run.";
+    point.why_not = "A training step has no run.";
   } else {
-    point.why_not = "A table does not say what its rows were measured on; studies of sweep and hybrid do.";
+    point.why_not = "A table does not record its model and texts. Studies from sweep and hybrid do.";
   }
   if (point.n_pieces == 0) return point;
   piece = std::clamp(piece, 0, point.n_pieces - 1);
   point.piece = piece % point.pieces_of_text;
   if (point.why_not.empty() && (point.length < 1 || point.text.empty()))
-    point.why_not = "The study does not say which text was read.";
+    point.why_not = "The study does not record which text was read.";
   const StudyArray* nll = study.array("piece_nll");
   if (nll != nullptr && nll->shape.size() == 2 && row < nll->shape[0] && piece < nll->shape[1])
     point.nll = nll->values[static_cast<std::size_t>(row * nll->shape[1] + piece)];
@@ -183,7 +183,7 @@ std::string compare_with_study(const MeasuredPoint& point, const RunRecord& run)
   if (run.logprobs.size() < 2) return "";
   const std::string here = fixed_text(sum / static_cast<double>(run.logprobs.size() - 1), 5);
   return "NLL of piece " + std::to_string(point.piece + 1) + ": " + here + " here, " +
-         (std::isnan(point.nll) ? "not said" : fixed_text(point.nll, 5)) + " in the study";
+         (std::isnan(point.nll) ? "not recorded" : fixed_text(point.nll, 5)) + " in the study";
 }
 
 }  // namespace kvscope::app

@@ -92,7 +92,7 @@ struct ReadField {
     const nlohmann::json& list = object.raw()[std::string(name)];
     for (const auto& item : list.is_array() ? list : nlohmann::json::array({nullptr})) {
       if (!item.is_string())
-        throw Error({.file = object.file(), .where = std::string(name), .found = "no list of texts"});
+        throw Error({.file = object.file(), .where = std::string(name), .found = "not a list of texts"});
       values.push_back(item.get<std::string>());
     }
   }
@@ -101,7 +101,7 @@ struct ReadField {
     if (!object.has(name)) return;
     for (const auto& item : object.raw()[std::string(name)]) {
       if (!item.is_number_integer() || item < range.min || item > range.max)
-        throw Error({.file = object.file(), .where = std::string(name), .found = "no list of numbers"});
+        throw Error({.file = object.file(), .where = std::string(name), .found = "not a list of numbers"});
       values.push_back(item.get<int>());
     }
   }
@@ -113,7 +113,7 @@ struct ReadField {
       return item.is_number_integer() && item >= range.min && item <= range.max;
     };
     if (!list.is_array() || list.size() != 2 || !is_position(list[0]) || !is_position(list[1]) || list[0] > list[1])
-      throw Error({.file = object.file(), .where = std::string(name), .found = "no range of positions"});
+      throw Error({.file = object.file(), .where = std::string(name), .found = "not a range of positions"});
     value = {list[0].get<std::int32_t>(), list[1].get<std::int32_t>()};
   }
   void operator()(std::string_view name, views::HeadSet& value, AnyValue) const {
@@ -127,7 +127,7 @@ struct ReadField {
       return item.is_number() && std::abs(item.get<double>()) < 1e9;
     };
     if (!list.is_array() || list.size() != 2 || !is_value(list[0]) || !is_value(list[1]) || !(list[0] < list[1]))
-      throw Error({.file = object.file(), .where = std::string(name), .found = "no range of values"});
+      throw Error({.file = object.file(), .where = std::string(name), .found = "not a range of values"});
     value = {true, list[0].get<double>(), list[1].get<double>()};
   }
   void operator()(std::string_view name, Conversation& value, AnyValue) const {
@@ -155,7 +155,7 @@ struct ReadField {
     for (const auto& item : few ? list : nlohmann::json::array({nullptr})) {
       const double number = item.is_number() ? item.get<double>() : range.max + 1;
       if (!(number >= range.min && number <= range.max))
-        throw Error({.file = object.file(), .where = std::string(name), .found = "no list of shares"});
+        throw Error({.file = object.file(), .where = std::string(name), .found = "not a list of shares"});
       values.push_back(static_cast<float>(number));
     }
   }

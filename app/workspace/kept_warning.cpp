@@ -5,7 +5,7 @@
 namespace kvscope::app {
 namespace {
 
-std::string beginning(const std::string& what) { return what + " is not kept for the next start: "; }
+std::string beginning(const std::string& what) { return what + " will not be restored at the next launch: "; }
 
 int find_warning(const Messages& messages, const std::string& beginning) {
   const auto found = std::ranges::find_if(messages.banners(),

@@ -80,7 +80,7 @@ void NotesKeeper::read(const std::string& path) {
       [this, path](const std::string& text) {
         Trace& trace = traces_[path];
         const bool told = std::exchange(trace.given_up, true);
-        if (!told) warn("The notes beside this trace are not read and stay as they are: " + text);
+        if (!told) warn("This trace's notes file was not read and is left unchanged: " + text);
         for (const RunEntry& entry : session_.runs()) {
           if (entry.trace_path == path) trace.runs.insert(entry.id);
         }
@@ -112,8 +112,8 @@ RunNotes NotesKeeper::take_run(const RunEntry& entry, const std::vector<RunNotes
       std::ranges::find_if(file, [&](const RunNotes& notes) { return notes.run == none.run && notes.ids == none.ids; });
   if (it == file.end()) {
     if (in_place != file.end() && !saved_.contains(entry.id))
-      warn("The notes beside " + entry.trace_path +
-           " are of other runs than the trace has now: they stay as they are.");
+      warn("The notes file of " + entry.trace_path +
+           " belongs to other runs than the trace has now. It is left unchanged.");
     return none;
   }
   int dropped = 0;
@@ -124,7 +124,7 @@ RunNotes NotesKeeper::take_run(const RunEntry& entry, const std::vector<RunNotes
   if (!it->name.empty()) session_.rename_run(entry.id, it->name);
   if (dropped > 0)
     warn(std::to_string(dropped) + " pins of " + entry.trace_path +
-         " have no place beside the eight that its text has here: they stay in the file until a pin is changed.");
+         " are not shown, because this text already has its eight pins. They stay in the file until you change a pin.");
   return *it;
 }
 
@@ -176,7 +176,7 @@ void NotesKeeper::write(const std::string& path, Trace& trace) {
       [this, path](const std::string& text) {
         Trace& failed = traces_[path];
         failed.writing = false, failed.given_up = true;
-        warn("The notes stay in the workspace, not beside their trace: " + text);
+        warn("The notes are saved in the workspace, not next to their trace: " + text);
       });
 }
 

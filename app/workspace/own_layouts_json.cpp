@@ -22,9 +22,9 @@ OwnLayout layout_from(const nlohmann::json& value, const std::string& file) {
     throw Error({.file = file, .where = "own_layouts.name", .found = in_quotes(layout.name)});
   const nlohmann::json row = value.value("main_row", nlohmann::json());
   if (!row.is_array() || row.size() > kMaxViews)
-    throw Error({.file = file, .where = "own_layouts.main_row", .found = "no list of views"});
+    throw Error({.file = file, .where = "own_layouts.main_row", .found = "not a list of views"});
   for (const auto& view : row) {
-    if (!view.is_string()) throw Error({.file = file, .where = "own_layouts.main_row", .found = "no list of views"});
+    if (!view.is_string()) throw Error({.file = file, .where = "own_layouts.main_row", .found = "not a list of views"});
     layout.main_row.push_back(view.get<std::string>());
   }
   return layout;
@@ -48,7 +48,7 @@ std::vector<OwnLayout> own_layouts_from(const nlohmann::json& list, const std::s
   if (!list.is_array() || list.size() > kMaxOwnLayouts)
     throw Error({.file = file,
                  .where = "own_layouts",
-                 .found = "no list of at most " + std::to_string(kMaxOwnLayouts) + " layouts"});
+                 .found = "not a list of at most " + std::to_string(kMaxOwnLayouts) + " layouts"});
   std::vector<OwnLayout> layouts;
   for (const auto& value : list) {
     layouts.push_back(layout_from(value, file));

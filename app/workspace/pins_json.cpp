@@ -29,14 +29,14 @@ PinnedText text_from(const json& value, const std::string& file) {
   PinnedText text{
       .n = static_cast<std::int32_t>(object.integer("n", 1, kMaxPositions)), .tokens = hash_field(object), .pins = {}};
   const json pins = value.value("pins", json::array());
-  if (!pins.is_array() || pins.size() > kMaxPins) throw Error({.file = file, .found = "no list of at most eight pins"});
+  if (!pins.is_array() || pins.size() > kMaxPins)
+    throw Error({.file = file, .found = "not a list of at most eight pins"});
   int before = -1;
   for (const json& one : pins) {
     const JsonObject pin(one, file, "pins.");
     text.pins.push_back(pin_from_json(pin));
     text.pins.back().tokens = hash_field(pin);
-    if (text.pins.back().letter <= before)
-      throw Error({.file = file, .found = "pins that are not in the order of their letters"});
+    if (text.pins.back().letter <= before) throw Error({.file = file, .found = "pins out of alphabetical order"});
     before = text.pins.back().letter;
   }
   return text;
@@ -59,7 +59,7 @@ nlohmann::json pinned_texts_json(const PinnedTexts& texts) {
 
 PinnedTexts pinned_texts_from(const nlohmann::json& list, const std::string& file) {
   if (!list.is_array() || list.size() > kMaxPinnedTexts)
-    throw Error({.file = file, .found = "no list of texts with pins"});
+    throw Error({.file = file, .found = "not a list of texts with pins"});
   PinnedTexts texts;
   for (const json& text : list) texts.push_back(text_from(text, file));
   return texts;

@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kRetryInterval(10);  // and at the end, unless th
 std::shared_ptr<const RunRecord> ended(const std::shared_ptr<const RunRecord>& run) {
   if (run->status != RunStatus::running) return run;
   auto copy = std::make_shared<RunRecord>(*run);
-  finish_run(*copy, RunStatus::cancelled, "the window ended while it was decoded");
+  finish_run(*copy, RunStatus::cancelled, "the window closed during the run");
   return copy;
 }
 
@@ -91,7 +91,7 @@ void RunAutosave::save(const RunEntry& entry) {
 void RunAutosave::refused(int id, const std::string& text) {
   saving_ = false;
   if (std::exchange(saved_[id].refused, true)) return;  // it was said
-  warn_not_kept(session_.messages(), "Run " + std::to_string(id), text + ". It is tried again.");
+  warn_not_kept(session_.messages(), "Run " + std::to_string(id), text + ". KVScope will try again.");
 }
 
 void RunAutosave::saved(int id, const std::shared_ptr<const RunRecord>& run, std::uintmax_t bytes) {
@@ -103,7 +103,7 @@ void RunAutosave::saved(int id, const std::shared_ptr<const RunRecord>& run, std
   saved.took = clock_() - saved.begun;
   if (std::exchange(saved.refused, false)) {
     take_back_not_kept(session_.messages(), "Run " + std::to_string(id));
-    session_.messages().notify("run " + std::to_string(id) + " is kept for the next start after all");
+    session_.messages().notify("run " + std::to_string(id) + " will be restored at the next launch after all");
   }
   keep_within_limits();
 }
@@ -124,7 +124,8 @@ void RunAutosave::keep_within_limits() {
     const RunEntry* entry = session_.find_run(oldest);
     if (entry && entry->trace_path.empty())
       session_.messages().notify("run " + std::to_string(oldest) +
-                                 " will not be there at the next start, there are too many: save it as a trace");
+                                 " will not be restored at the next launch, because there are too many runs. Save it "
+                                 "as a trace.");
   }
 }
 

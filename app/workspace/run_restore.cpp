@@ -62,8 +62,8 @@ void RunRestore::start(const WorkspaceFile& file, std::function<void()> done) {
     return std::pair(rank(x), -x.id) < std::pair(rank(y), -y.id);
   });
   if (runs.size() > kMostRuns) {
-    session_.messages().log("of " + std::to_string(runs.size()) + " runs of the last session the newest " +
-                            std::to_string(kMostRuns) + " are read");
+    session_.messages().log("of " + std::to_string(runs.size()) + " runs of the last session, only the newest " +
+                            std::to_string(kMostRuns) + " are restored");
     runs.resize(kMostRuns);
   }
   waiting_.assign(runs.begin(), runs.end());
@@ -86,7 +86,7 @@ bool RunRestore::make_sound(std::vector<SavedRun>& runs) {
   if (dropped > 0)
     session_.messages().log("workspace.json: " + std::to_string(dropped) + (dropped == 1 ? " run is" : " runs are") +
                             " left out, run " + std::to_string(first) +
-                            " first: named twice, or with a number that is too large");
+                            " first: listed twice, or with too large a number");
   return dropped == 0;
 }
 
@@ -105,7 +105,7 @@ void RunRestore::next() {
         if (!reader->trace) *reader = {path, std::make_unique<TraceReader>(program, path)};
         auto record = std::make_shared<const RunRecord>(reader->trace->load(run.own ? 0 : run.trace_run));
         if (!run.fingerprint.empty() && fingerprint(*record) != run.fingerprint)
-          throw Error({.file = path.string(), .found = "another run than the one that was open"});
+          throw Error({.file = path.string(), .found = "not the run that was open"});
         std::error_code error;
         const std::uintmax_t size = fs::file_size(path, error), bytes = error ? 0 : size;
         return [this, run, record, bytes] { loaded(run, record, bytes); };
@@ -131,7 +131,7 @@ void RunRestore::failed(const SavedRun& run, const std::string& text) {
   std::string line = "run " + std::to_string(run.id) + " of the last session cannot be read: " + text;
   if (run.own) {
     const fs::path kept = set_aside(folder_.run_file(run.id));
-    line += kept.empty() ? "; its file could not be set aside" : "; its file is kept as " + kept.string();
+    line += kept.empty() ? "; its file could not be moved aside" : "; its file is kept as " + kept.string();
   }
   session_.messages().log(line);
   next();

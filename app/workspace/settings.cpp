@@ -24,8 +24,9 @@ Appearance read_settings(const std::filesystem::path& file, std::string& damage)
     return appearance;
   } catch (const Error& fault) {
     const auto kept = set_aside(file);
-    damage = std::string(fault.what()) + (kept.empty() ? "; it could not be set aside, and the next change replaces it"
-                                                       : "; the file is kept as " + kept.string());
+    damage =
+        std::string(fault.what()) + (kept.empty() ? "; it could not be moved aside, and the next change overwrites it"
+                                                  : "; the file is kept as " + kept.string());
     return {};
   }
 }

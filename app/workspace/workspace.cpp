@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kWriteInterval(1), kRestOfRefused(10);
-constexpr const char* kNothingKept = "Nothing will be kept: ";
+constexpr const char* kNothingKept = "Nothing will be saved: ";
 constexpr std::size_t kMaxSample = 1u << 20;
 
 std::string first_sample(bool chat) {
@@ -30,7 +30,7 @@ std::vector<std::string> still_there(std::vector<std::string> paths, Messages& m
   std::erase_if(paths, [&](const std::string& path) {
     std::error_code error;
     const bool gone = !fs::exists(path, error);
-    if (gone) messages.log("a gate of the last session is not there any more: " + path);
+    if (gone) messages.log("a gate of the last session no longer exists: " + path);
     return gone;
   });
   return paths;
@@ -51,10 +51,10 @@ Workspace::Workspace(Session& session, Layout& layout, Appearance& appearance, O
       notes_(session, undo_, worker_, wants_folder()) {
   std::string damage;
   appearance_ = read_settings(options_.settings, damage);
-  if (!damage.empty()) session_.messages().log("the settings begin afresh: " + damage);
+  if (!damage.empty()) session_.messages().log("the settings were reset to their defaults: " + damage);
   if (wants_folder() && !folder_.is_writable()) warn_nothing_kept();
   if (folder_.number() > 1)
-    session_.messages().log("another window has the workspace: this one keeps its own, number " +
+    session_.messages().log("another window uses the workspace; this window uses workspace number " +
                             std::to_string(folder_.number()));
   read();
 }
@@ -107,9 +107,9 @@ void Workspace::take(const WorkspaceFile& file) {
 // The runs' own files are sound all the same: nothing decoded is lost.
 void Workspace::damaged(const std::string& text) {
   const fs::path kept = set_aside(folder_.state_file());
-  session_.messages().notify("the last session's workspace cannot be read, this one begins afresh: " + text +
-                             (kept.empty() ? "; it could not be set aside, and the next change replaces it"
-                                           : "; the file is kept as " + kept.string()));
+  session_.messages().notify("The last session could not be restored: " + text +
+                             (kept.empty() ? "; its file could not be moved aside, and the next change overwrites it"
+                                           : "; its file is kept as " + kept.string()));
   read_ = true;
   restore_.start(workspace_file(session_, undo_.history().present(), {}), [this] { restored(); });
 }
@@ -118,16 +118,15 @@ void Workspace::restored() {
   const int n = restore_.restored();
   if (n == 0) return;
   session_.take_up_chat();
-  session_.messages().notify(n == 1 ? "1 run of the last session is back"
-                                    : std::to_string(n) + " runs of the last session are back");
+  session_.messages().notify(n == 1 ? "Restored 1 run" : "Restored " + std::to_string(n) + " runs");
 }
 
 // ------------------------------------------------------------------------------------------------ no place for it
 
 void Workspace::warn_nothing_kept() {
   const std::string what = options_.no_place.empty() ? folder_.unusable() + " cannot be written" : options_.no_place;
-  session_.messages().add_banner(
-      {.kind = Banner::Kind::warning, .text = std::string(kNothingKept) + what + ". Save traces by hand."});
+  session_.messages().add_banner({.kind = Banner::Kind::warning,
+                                  .text = std::string(kNothingKept) + what + ". Save your runs as traces yourself."});
   session_.messages().log(std::string(kNothingKept) + what +
                           (folder_.reason().empty() ? "" : " (" + folder_.reason() + ")"));
 }
@@ -138,7 +137,7 @@ void Workspace::look_for_folder() {
   looked_at_ = options_.clock();
   if (!folder_.try_again()) return;
   take_back(session_.messages(), kNothingKept);
-  session_.messages().notify("runs and settings are kept for the next start again");
+  session_.messages().notify("runs and settings will be restored at the next launch again");
 }
 
 bool Workspace::keeps_all() const {
@@ -254,7 +253,7 @@ bool Workspace::finish(std::chrono::milliseconds patience) {
 // ------------------------------------------------------------------------------------------------ commands
 
 void Workspace::clear() {
-  if (session_.run_in_progress()) usage_error("run", "one is in progress", "", "cancel it first");
+  if (session_.run_in_progress()) usage_error("run", "a run is in progress", "", "cancel it first");
   WorkspaceState state = undo_.history().present();
   const bool raw = state.parameters.raw;
   state.parameters = NextRun::defaults();

@@ -45,7 +45,7 @@ SavedRun run_from_json(const json& value, const std::string& file) {
   run.name = object.text_or("name", "");
   run.stop = some_texts(object, "stop");
   if (!run.own && run.trace.empty())
-    throw Error({.file = file, .where = "runs", .found = "a run that is nowhere", .expected = "own or trace"});
+    throw Error({.file = file, .where = "runs", .found = "a run without a file", .expected = "own or trace"});
   return run;
 }
 
@@ -55,7 +55,7 @@ json choice_json(const ModelChoice& choice) {
 
 std::vector<ModelChoice> choices_from_json(const json& list, const std::string& file) {
   if (!list.is_array() || list.size() > ModelChoices::kMost)
-    throw Error({.file = file, .where = "choices", .found = "no list of what was chosen for models"});
+    throw Error({.file = file, .where = "choices", .found = "not a list of model settings"});
   std::vector<ModelChoice> choices;
   for (const json& value : list) {
     const JsonObject object(value, file, "choices.");
@@ -133,7 +133,7 @@ WorkspaceFile read_workspace_file(const std::filesystem::path& path) {
                      .preview = object.boolean_or("preview", false)};
   const json runs = value.value("runs", json::array());
   if (!runs.is_array() || runs.size() > kMaxRuns)
-    throw Error({.file = object.file(), .where = "runs", .found = "no list of runs"});
+    throw Error({.file = object.file(), .where = "runs", .found = "not a list of runs"});
   for (const json& run : runs) file.runs.push_back(run_from_json(run, object.file()));
   return file;
 }

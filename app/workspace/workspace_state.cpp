@@ -74,7 +74,7 @@ void read_runs(const JsonObject& object, WorkspaceState& state) {
   if (!object.has("removed")) return;
   const json& removed = object.raw()["removed"];
   if (!removed.is_array() || removed.size() > kMaxRemoved)
-    throw Error({.file = object.file(), .where = "removed", .found = "no list of runs"});
+    throw Error({.file = object.file(), .where = "removed", .found = "not a list of runs"});
   for (const json& id : removed) {
     if (!id.is_number_integer() || id < 1 || id > kMaxRunId)
       throw Error({.file = object.file(), .where = "removed", .found = id.dump(), .expected = "a run's number"});

@@ -32,7 +32,7 @@ void check_thresholds(const ModelConfig& config, const RunRequest& request, bool
   throw Error({.code = ExitCode::usage,
                .file = "thresholds",
                .found = std::to_string(given.size()) + " under " + request.policy.to_string(),
-               .expected = solves ? std::to_string(n_heads) + ", one a KV head" : "none: it has no density"});
+               .expected = solves ? std::to_string(n_heads) + ", one per KV head" : "none: the policy has no density"});
 }
 
 }  // namespace

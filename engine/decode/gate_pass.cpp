@@ -112,9 +112,9 @@ std::vector<HeadSeries<float>> dense_scores(const LoadedModel& model, std::span<
 ScoresOfGates gate_scores(const LoadedModel& model, const GateScoresRequest& request, const Hooks& hooks) {
   check_text(model.config(), request.ids);
   if (model.gates().empty())
-    throw Error({.found = "a model without any scorer or gate",
-                 .expected = "gates that could score a text",
-                 .hint = "--gate PATH loads one, see docs/reference/gates.md"});
+    throw Error({.found = "a model without any gate",
+                 .expected = "a gate that can score a text",
+                 .hint = "load one with --gate PATH (docs/reference/gates.md)"});
   std::vector<const TokenScorer*> scorers;
   for (const LoadedGate& gate : model.gates()) scorers.push_back(gate.scorer.get());
   std::vector<HeadSeries<float>> scores = dense_scores(model, scorers, request.ids, "gates", hooks);

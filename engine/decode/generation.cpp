@@ -55,7 +55,7 @@ void check_answer(const LoadedModel& model, const std::vector<std::int32_t>& ids
   throw Error({.code = ExitCode::usage,
                .file = "answer",
                .found = std::to_string(ids.size()) + " tokens",
-               .expected = "at most " + std::to_string(room) + ", the new tokens that there is room for"});
+               .expected = "at most " + std::to_string(room) + ", the number of new tokens"});
 }
 
 }  // namespace
@@ -196,12 +196,11 @@ void Generation::Impl::check_chunk() const {
     throw Error({.code = ExitCode::usage, .file = "chunk", .found = found, .expected = expected});
   };
   if (request.answer_ids && !request.answer_ids->empty())
-    refuse("an answer behind a text in chunks", "one or the other");
+    refuse("an answer together with a text in chunks", "only one of them");
   if (request.chunk == 1 || state.policy.prefills_densely()) return;
   // Steps would evict within a chunk, and a chunk at once can neither choose what it reads nor change its mind.
-  if (state.policy.plan().selection.tokens > 0)
-    refuse("chunks and a choice of what is read, under a gate", "--chunk 1");
-  if (!request.changes.empty()) refuse("chunks and a change of the policy", "--chunk 1");
+  if (state.policy.plan().selection.tokens > 0) refuse("chunks together with read= under a gate", "--chunk 1");
+  if (!request.changes.empty()) refuse("chunks together with a policy change", "--chunk 1");
 }
 
 void Generation::Impl::end_chunk(int n_tokens, StepFacts& facts) {

@@ -240,8 +240,8 @@ void check_reads(const RunRecord& run) {
     if (std::ranges::all_of(row, [](std::int32_t evict_at) { return evict_at >= kUndecided; })) continue;
     throw Error({.code = ExitCode::usage,
                  .file = "output error",
-                 .found = "a run that evicts and reads pages",
-                 .expected = "one of the two, as pages are recorded by slot"});
+                 .found = "a run that both evicts and reads pages",
+                 .expected = "a policy that does only one of the two, because pages are recorded by slot"});
   }
 }
 

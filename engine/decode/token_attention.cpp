@@ -40,7 +40,7 @@ void check(const ModelConfig& config, const TokenAttentionRequest& request) {
     refuse("tokens", static_cast<std::int64_t>(request.tokens.size()), "1 ... " + std::to_string(most));
   }
   if (std::set(request.tokens.begin(), request.tokens.end()).size() != request.tokens.size()) {
-    throw Error({.code = ExitCode::usage, .file = "attention", .where = "tokens", .found = "one twice"});
+    throw Error({.code = ExitCode::usage, .file = "attention", .where = "tokens", .found = "a token twice"});
   }
   for (const std::int32_t token : request.tokens) {
     if (token < 0 || token >= n) refuse("token", token, "0 ... " + std::to_string(n - 1));

@@ -15,8 +15,8 @@ std::filesystem::path adapter_of(const std::vector<std::string>& gates) {
     if (!found.empty()) {
       throw Error({.code = ExitCode::usage,
                    .file = path,
-                   .found = "an adapter beside that of " + found.string(),
-                   .expected = "one: each was trained with its own change of the weights"});
+                   .found = "a second adapter, besides that of " + found.string(),
+                   .expected = "only one: each gate was trained with its own change of the weights"});
     }
     found = path;
   }
@@ -32,7 +32,7 @@ void AdaptedReader::check(const std::string& name, const std::vector<std::int64_
   throw Error({.file = adapter_.file().path().string(),
                .where = name,
                .found = "a change of a [" + std::to_string(outputs) + ", " + std::to_string(inputs) + "] matrix",
-               .expected = "the model's sizes: the adapter was made for another model"});
+               .expected = "the model's sizes: the adapter is for another model"});
 }
 
 void AdaptedReader::read(const std::vector<TensorTarget>& targets) {
@@ -52,7 +52,7 @@ void AdaptedReader::read(const std::vector<TensorTarget>& targets) {
                    .where = module,
                    .found = "a change of its weights by " + number_text(largest, 6),
                    .expected = "at most " + number_text(LoraFile::largest_weight, 6),
-                   .hint = "the adapter is damaged: fetch it again, or see whether its training diverged"});
+                   .hint = "the adapter may be damaged: download it again, or check whether its training diverged"});
     }
     at::Tensor to = target.to;
     to.copy_(to.to(at::kFloat).add_(change, found->second.scale));
@@ -66,7 +66,7 @@ void AdaptedReader::check_all_used() const {
     throw Error({.file = adapter_.file().path().string(),
                  .found = "a change of " + in_quotes(name),
                  .expected = "matrices of the model's attention and MLP",
-                 .hint = "the adapter was made for another model"});
+                 .hint = "the adapter is for another model"});
   }
 }
 

@@ -50,11 +50,11 @@ CudaStatus cuda_status() {
   status.n_devices = kernels::device_count();
   if (status.n_devices > 0) return status;
   if (!driver_is_loaded()) {
-    status.problem = "no NVIDIA driver (libcuda.so.1 is not there)";
+    status.problem = "no NVIDIA driver (libcuda.so.1 is missing)";
     status.hint = "install the driver of the card, or run on the CPU with --device cpu";
   } else {
-    status.problem = "the NVIDIA driver is there, but no device that this build can use";
-    status.hint = "see what nvidia-smi lists and what CUDA_VISIBLE_DEVICES says; a driver for CUDA 13 is needed";
+    status.problem = "the NVIDIA driver is installed, but there is no device that this build can use";
+    status.hint = "check nvidia-smi and CUDA_VISIBLE_DEVICES; KVScope needs a driver for CUDA 13";
   }
   return status;
 }

@@ -65,8 +65,8 @@ std::unique_ptr<TokenScorer> make_scorer(const GateFile& gate, const ModelConfig
   if (gate.config.per_layer) {
     throw Error({.file = gate.path.string(),
                  .where = "per_layer",
-                 .found = "a gate of which the first head decides for its layer",
-                 .expected = "one whose KV heads decide for themselves"});
+                 .found = "a gate whose first head decides for the whole layer",
+                 .expected = "a gate whose KV heads decide separately"});
   }
   switch (gate.config.kind) {
     case GateKind::kvpop_mlstm: {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kMemoryHint[] =
     "a shorter text, a smaller budget or --dtype bfloat16 needs less; other programs may hold memory";
-constexpr char kFaultHint[] = "the engine ends, since a CUDA fault ends with its process; start it again";
+constexpr char kFaultHint[] = "the engine stops, because only a new process recovers from a CUDA fault; start it again";
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -52,7 +52,7 @@ Error no_memory_of(const std::string& text) {
     const std::size_t unit = rest.find(' ');
     if (unit == std::string::npos) break;
     const std::size_t end = rest.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", unit + 1);
-    return no_memory("not enough memory: " + rest.substr(0, end) + " were asked for");
+    return no_memory("not enough memory: " + rest.substr(0, end) + " were requested");
   }
   return no_memory("not enough memory");
 }

@@ -64,16 +64,16 @@ void check_refused(const test::Result& result, const std::string& contains) {
 }  // namespace
 
 TEST_CASE("An engine that never greets is given up after KVSCOPE_ENGINE_TIMEOUT") {
-  check_refused(run_with("sleep 1000", "1"), "no message, for 1 s");
-  check_refused(run_with("while :; do echo words >&2; sleep 0.01; done", "1"), "no message, for 1 s");
+  check_refused(run_with("sleep 1000", "1"), "no message for 1 s");
+  check_refused(run_with("while :; do echo words >&2; sleep 0.01; done", "1"), "no message for 1 s");
   const auto wrong = run_with("sleep 1000", "soon");
   CHECK(wrong.exit_code == 1);
   CHECK(wrong.err.find("KVSCOPE_ENGINE_TIMEOUT") != std::string::npos);
 }
 
 TEST_CASE("An engine that stops in the middle of a message is given up") {
-  check_refused(run_with("printf '\\000\\000\\000\\020abc'; sleep 1000", "4"), "silence in the middle of a message");
-  check_refused(run_with("printf '\\000\\000'; sleep 1000", "4"), "silence in the middle of a message");
+  check_refused(run_with("printf '\\000\\000\\000\\020abc'; sleep 1000", "4"), "no data in the middle of a message");
+  check_refused(run_with("printf '\\000\\000'; sleep 1000", "4"), "no data in the middle of a message");
 }
 
 TEST_CASE("An engine that ends is not waited for though what it started holds its streams") {
@@ -116,7 +116,7 @@ TEST_CASE("A greeting of the wrong type, or none, is one line with exit code 3")
   json numbers = hello();
   numbers["engine"] = 7;
   check_refused(run_against({numbers}), "message hello: engine");
-  check_refused(run_against({protocol::log(-1, "first")}), "no greeting");
+  check_refused(run_against({protocol::log(-1, "first")}), "not a greeting");
 }
 
 TEST_CASE("Events of a run that do not fit are one line with exit code 3") {

@@ -139,8 +139,7 @@ TEST_CASE("What the board cannot do it says, and the board stays as it was") {
   CHECK_THROWS_AS(program.commands.execute("board.c", {{"share", 1.5}}), Error);
   CHECK(views::to_text(session.selection().board.global) == "0.1 1.0-2");
   CHECK_THROWS_WITH(program.commands.execute("board.measure"), Catch::Contains("No model is open"));
-  CHECK(program.commands.refusal(*program.commands.find("board.measure")) ==
-        "No model is open: open the one that A was decoded on.");
+  CHECK(program.commands.refusal(*program.commands.find("board.measure")) == "No model is open. Open A's model first.");
 }
 
 TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twice over and after another choice") {

@@ -126,11 +126,11 @@ std::vector<BrokenModel> broken_indexes() {
     edit_bytes("again.safetensors", [](std::string b) { return b.back() ^= 1, b; })(folder);
   };
   std::vector<BrokenModel> cases = {
-      {"a shard of ../", shard_of_norm("../outside.safetensors"), kIndex, "leads out of the model's folder"},
-      {"a shard by absolute path", outside, kIndex, "leads out of the model's folder"},
-      {"a shard that goes down and up again", shard_of_norm("x/../../outside.safetensors"), kIndex, "leads out"},
-      {"a shard without name", shard_of_norm(""), kIndex, "leads out of the model's folder"},
-      {"a shard with NUL in its name", shard_of_norm(std::string("a\0b", 3)), kIndex, "leads out"},
+      {"a shard of ../", shard_of_norm("../outside.safetensors"), kIndex, "points outside the model's folder"},
+      {"a shard by absolute path", outside, kIndex, "points outside the model's folder"},
+      {"a shard that goes down and up again", shard_of_norm("x/../../outside.safetensors"), kIndex, "points outside"},
+      {"a shard without name", shard_of_norm(""), kIndex, "points outside the model's folder"},
+      {"a shard with NUL in its name", shard_of_norm(std::string("a\0b", 3)), kIndex, "points outside"},
       {"a shard that is missing", remove_file(kSecond), kSecond, "No such file"},
       {"a shard that is a directory", put_directory(kSecond), kSecond, "a directory"},
       {"a shard that is a FIFO", put_fifo(kSecond), kSecond, "a FIFO"},

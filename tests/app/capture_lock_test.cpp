@@ -75,7 +75,7 @@ TEST_CASE("capture --resume takes no trace that another capture began after it l
   const int other = Capture{folder, "t.h5", {"--quiet"}}.run().exit_code;
   engine.go();
   REQUIRE(other == 0);
-  check_error_line(second.get(), 3, "t.h5: another process has made it meanwhile");
+  check_error_line(second.get(), 3, "t.h5: another process has just created it");
   check_same_trace(trace, whole);
 }
 
@@ -157,21 +157,21 @@ TEST_CASE("What a command reads is never what it writes") {
   const TemporaryFolder folder;
   const fs::path prompts = write_prompts(folder), whole = undisturbed(folder);
   const std::string text = read_text(prompts), trace = read_text(whole);
-  check_error_line(Capture{folder, "p.jsonl", {"--overwrite", "--quiet"}}.run(), 2, "which is read");
+  check_error_line(Capture{folder, "p.jsonl", {"--overwrite", "--quiet"}}.run(), 2, "which is also an input");
   fs::copy_file(whole, folder / "a.csv");
   fs::create_hard_link(folder / "a.csv", folder / "b.csv");
   fs::create_symlink("a.csv", folder / "c.csv");
   for (const char* name : {"a.csv", "b.csv", "c.csv"})
     check_error_line(
         kvscope_run({"export", (folder / "a.csv").string(), "-o", (folder / name).string(), "--overwrite"}), 2,
-        "which is read");
+        "which is also an input");
   fs::copy_file(whole, folder / "d.csv");
   check_error_line(kvscope_run({"figure", "--preset", "kvpop-fig6", (folder / "d.csv").string(), "-o",
                                 (folder / "d.svg").string(), "--overwrite"}),
-                   2, "d.csv: the file to write is");
+                   2, "d.csv: the output file is");
   check_error_line(kvscope_run({"run", sample_model().string(), "--prompt-file", prompts.string(), "--engine",
                                 fake_engine().string(), "--trace", prompts.string(), "--overwrite", "--quiet"}),
-                   2, "which is read");
+                   2, "which is also an input");
   CHECK(read_text(prompts) == text);
   for (const char* name : {"a.csv", "b.csv", "c.csv", "d.csv"}) CHECK(read_text(folder / name) == trace);
   CHECK_FALSE(fs::exists(folder / "d.svg"));

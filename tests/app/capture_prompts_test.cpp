@@ -166,7 +166,7 @@ TEST_CASE("A chat template that is refused refuses a chat alone: a plain run, ca
     CHECK(plain.exit_code == 0);
     CHECK(plain.out == raw.out);
     CHECK(plain.err.find("warning: " + (folder / file).string() + ": ") != std::string::npos);
-    CHECK(plain.err.find("hint: the prompt is taken as plain text, as with --raw") != std::string::npos);
+    CHECK(plain.err.find("hint: the prompt is used as raw text, as with --raw") != std::string::npos);
     CHECK(raw.err.find("warning") == std::string::npos);  // it needs no template
     CHECK(kvscope_run({"tokenize", folder.path().string(), "--text", "x"}).exit_code == 0);
     std::ofstream(folder / "p.txt") << "one\ntwo\n";

@@ -90,7 +90,7 @@ TEST_CASE("capture --resume names what is not as it was") {
   }
   SECTION("a prompt less") {
     write_prompts(folder, kPrompts - 1);
-    expected = "prompt 6: a run of it; expected one of 6 prompts";
+    expected = "prompt 6: a run of the capture; expected one of 6 prompts";
   }
   check_error_line(other.run(), 2, expected);
   CHECK(test::read_text(whole) == before);
@@ -101,7 +101,7 @@ TEST_CASE("capture --resume refuses another model, and what is no capture") {
   write_prompts(folder);
   RunRecord run = test::random_run(1);
   save_trace(folder / "single.h5", run, false);
-  check_error_line(Capture{folder, "single.h5", {"--resume"}}.run(), 2, "a trace that no capture made");
+  check_error_line(Capture{folder, "single.h5", {"--resume"}}.run(), 2, "a trace that is not from kvscope capture");
   std::ofstream(folder / "text.h5") << "no trace at all\n";
   check_error_line(Capture{folder, "text.h5", {"--resume"}}.run(), 2, "text.h5: byte 0: not an HDF5 file");
 
@@ -123,7 +123,7 @@ TEST_CASE("capture does not touch a file that is there unless told what to do wi
   const TemporaryFolder folder;
   write_prompts(folder);
   undisturbed(folder);
-  check_error_line(Capture{folder, "whole.h5"}.run(), 2, "--resume goes on with it");
+  check_error_line(Capture{folder, "whole.h5"}.run(), 2, "--resume continues it");
   check_error_line(Capture{folder, "whole.h5", {"--resume", "--overwrite"}}.run(), 1, "both given");
   check_error_line(Capture{folder, "none/t.h5"}.run(), 2, "no such folder");
   for (const char* shard : {"3/3", "-1/3", "1", "1/", "/3", "1/3/5", "a/b", "0/0", ""})
@@ -181,8 +181,8 @@ TEST_CASE("merge refuses missing and doubled shards, bad names and bad usage in 
   check_error_line(kvscope_run({"merge", s0, s1, s0, "-o", out}), 2, "prompt 0 is answered here");
   check_error_line(kvscope_run({"merge", s0, s1}), 1, "no -o FILE");
   check_error_line(kvscope_run({"merge", "-o", out}), 1, "too few arguments");
-  check_error_line(kvscope_run({"merge", s0, s1, "-o", s0}), 2, "which is read");
-  check_error_line(kvscope_run({"merge", s0, s1, "-o", s0, "--overwrite"}), 2, "which is read");
+  check_error_line(kvscope_run({"merge", s0, s1, "-o", s0}), 2, "which is also an input");
+  check_error_line(kvscope_run({"merge", s0, s1, "-o", s0, "--overwrite"}), 2, "which is also an input");
   check_error_line(kvscope_run({"merge", s0, (folder / "none.h5").string(), "-o", out}), 2, "none.h5");
   CHECK_FALSE(fs::exists(out));
   const auto partly = kvscope_run({"merge", s0, "-o", out, "--allow-missing", "--json"});

@@ -94,7 +94,7 @@ TEST_CASE("tokenize --chat names the date that a chat has, unless one is given")
   };
   CHECK(last_object(tokens({"--json"}))["date"] == "26 Jul 2024");
   CHECK(last_object(tokens({"--json", "--date", "1 Jan 2030"})).count("date") == 0);
-  CHECK(tokens({}).err == "note: the chat has the template's date, 26 Jul 2024; --date gives another\n");
+  CHECK(tokens({}).err == "note: the chat has the template's date, 26 Jul 2024; set another with --date\n");
   CHECK(tokens({"--date", "1 Jan 2030"}).err.empty());
 }
 
@@ -103,9 +103,8 @@ TEST_CASE("tokenize names a template that is not known, and options of chats wit
   write_model(folder, "none");
   check_error_line(kvscope_run(words("tokenize", folder.path(), {"--chat", "--text", "x"})), 2, "no chat template");
   std::ofstream(folder / "chat_template.jinja") << "{{ messages }}";
-  check_error_line(
-      kvscope_run(words("tokenize", folder.path(), {"--chat", "--text", "x"})), 2,
-      "chat_template.jinja: a template that is not known: it has {{messages}}: what is printed is no text");
+  check_error_line(kvscope_run(words("tokenize", folder.path(), {"--chat", "--text", "x"})), 2,
+                   "chat_template.jinja: an unsupported template: it has {{messages}}: the printed value is not text");
   CHECK(kvscope_run(words("tokenize", folder.path(), {"--text", "x"})).exit_code == 0);
   const std::string option = GENERATE("--system", "--thinking", "--date");
   check_error_line(kvscope_run(words("tokenize", folder.path(), {option, "on", "--text", "x"})), 1,

@@ -175,7 +175,7 @@ TEST_CASE("Missing and foreign files are one line and exit code 2") {
   std::ofstream(folder / "text.h5") << "this is no trace";
   std::ofstream(folder / "broken.json") << "{";
   check_error_line(kvscope_run({"run", "no-such-model", "--prompt", "x"}), 2, "no-such-model: no such folder");
-  check_error_line(kvscope_run(run_words({"--prompt", "x", "--trace", ""})), 2, "no name of a file");
+  check_error_line(kvscope_run(run_words({"--prompt", "x", "--trace", ""})), 2, "not a file name");
   check_error_line(kvscope_run({"inspect", "no-such-file"}), 2, "no-such-file");
   check_error_line(kvscope_run({"inspect", (folder / "text.h5").string()}), 2, "text.h5");
   check_error_line(kvscope_run({"heads", (folder / "none.h5").string()}), 2, "none.h5");
@@ -205,7 +205,7 @@ TEST_CASE("inspect says of a trace how many pages were read, how the policy chan
   CHECK(first["changes"][0] == "from query 120 on: " + run.changes[0].policy.to_string());
   CHECK_THAT(kvscope_run({"inspect", trace.string()}).out, Catch::Contains("from query 120 on: top-k:"));
   CHECK_THAT(kvscope_run({"what-if", trace.string(), "kvpop:budget=50,window=16"}).out,
-             Catch::Contains("the preview holds one policy for the whole run"));
+             Catch::Contains("the preview uses one policy for the whole run"));
 }
 
 TEST_CASE("inspect says of a trace what eviction did to each layer's output, and how that is defined", "[cli]") {
@@ -264,7 +264,7 @@ TEST_CASE("With Wayland alone the window names XWayland and DISPLAY") {
 TEST_CASE("A broken or missing engine is exit code 3 with its last words") {
   const std::string model = test::sample_model().string();
   check_error_line(kvscope_run({"run", model, "--prompt", "x", "--engine", "echo oops >&2; exit 7"}), 3,
-                   "exit code 7; it last said: oops");
+                   "exit code 7; its last message: oops");
   check_error_line(kvscope_run({"run", model, "--prompt", "x", "--engine", "echo this is no CBOR message at all"}), 3,
                    "engine");
   const std::string failing = test::fake_engine().string() + " --fail ";
@@ -535,7 +535,7 @@ TEST_CASE("heads of thresholded KVpop scores come with a warning") {
   REQUIRE(run.exit_code == 0);
   const auto result = kvscope_run({"heads", trace.string(), "--count", "6"});
   CHECK(result.exit_code == 0);
-  CHECK(result.err.find("warning: the scores of kvpop_mlstm have no common zero") != std::string::npos);
+  CHECK(result.err.find("warning: the scores of kvpop_mlstm are not comparable across heads") != std::string::npos);
   CHECK(result.out.find("strategy d: 6 of 24 heads global, share 0.25") != std::string::npos);
 }
 

@@ -94,9 +94,9 @@ TEST_CASE("What is typed as a command's arguments is read as their kinds say") {
   CHECK(parse_arguments(select, "layer 3, token 7") == nlohmann::json{{"layer", 3}, {"token", 7}});
   CHECK(parse_arguments(select, "3, 1") == nlohmann::json{{"layer", 3}, {"kv_head", 1}});
   CHECK(parse_arguments(select, " 3 1  7") == nlohmann::json{{"layer", 3}, {"kv_head", 1}, {"token", 7}});
-  CHECK_THROWS_WITH(parse_arguments(select, "3 1 7 9"), Catch::Contains("no argument of this command"));
+  CHECK_THROWS_WITH(parse_arguments(select, "3 1 7 9"), Catch::Contains("not an argument of this command"));
   CHECK(parse_arguments(select, "").empty());
-  CHECK_THROWS_WITH(parse_arguments(select, "depth 3"), Catch::Contains("depth 3: no argument of this command"));
+  CHECK_THROWS_WITH(parse_arguments(select, "depth 3"), Catch::Contains("depth 3: not an argument of this command"));
   CHECK(asks_arguments(select));
   select.shortcut = "Ctrl+G";
   CHECK_FALSE(asks_arguments(select));

@@ -211,7 +211,7 @@ TEST_CASE("compare refuses bad usage, traces that are none, other models and a m
   RunRecord other = test::random_run(1);
   save_trace(folder / "other.h5", other, false);
   check_error_line(kvscope_run({"compare", trace, (folder / "other.h5").string(), "--quiet"}), 2,
-                   "models that cannot be compared");
+                   "runs cannot be compared");
   check_error_line(kvscope_run({"compare", (folder / "other.h5").string(), "--policy", "full", "--quiet", "--model",
                                 test::sample_model().string(), "--engine", test::fake_engine().string()}),
                    2, "expected the trace's model: random-model");
@@ -271,7 +271,7 @@ TEST_CASE("compare --policy measures a run under its own policy with its changes
   const json forced = compare({trace, "--policy", "tova:budget=96", "--device", "cpu", "--forced"});
   const json chunked = compare({trace, "--policy", "tova:budget=96", "--device", "cpu", "--chunk", "16"});
   CHECK(compared["chunk"].is_null());
-  CHECK(compared["measured"].get<std::string>().starts_with("the prompt as a run under the policy has it"));
+  CHECK(compared["measured"].get<std::string>().starts_with("the prompt as in a run under that policy"));
   CHECK(forced["chunk"] == 1);
   CHECK(chunked["chunk"] == 16);
   for (int i = 0; i < 3; ++i) {
@@ -315,7 +315,7 @@ TEST_CASE("compare --policy measures a run under its own policy with its changes
   }
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].starts_with(row + " "));
-  const std::string changed = "run 1 was changed at query " + run["recorded_changes"][0]["q"].dump() + " to ";
+  const std::string changed = "run 1 changed its policy at query " + run["recorded_changes"][0]["q"].dump() + " to ";
   CHECK(printed.out.find(changed + run["recorded_changes"][0]["policy"].get<std::string>()) != std::string::npos);
 }
 

@@ -138,7 +138,7 @@ TEST_CASE("No run begins before its prompt can be counted, and one does where no
   const std::string model = session.engine().model_path();
   for (const std::string& tokenizer : {model, model + "/no such folder"}) {
     session.next_run().read_tokenizer(tokenizer);
-    CHECK(why_not(session, RunKind::start) == "The model is being loaded.");
+    CHECK(why_not(session, RunKind::start) == "The model is loading.");
     CHECK(session.state()["engine"] == "loading");
     CHECK(session.state()["model"].is_null());  // scripts wait for it
     fixture.wait([&] { return !session.next_run().reads_tokenizer(); });
@@ -227,7 +227,7 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
   REQUIRE(session.b());
   const RunRecord& b = *session.b()->run;
   CHECK(session.a()->run == a);
-  CHECK_THAT(session.messages().notice(), Catch::Contains("writes A's text again"));
+  CHECK_THAT(session.messages().notice(), Catch::Contains("repeats A's text"));
   CHECK(b.prompt_len == q + 1);
   CHECK(std::equal(b.ids.begin(), b.ids.begin() + q + 1, a->ids.begin()));
   CHECK(b.n_tokens() == q + 1 + 6);
@@ -236,7 +236,7 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
   session.messages().notify("");
   session.fork_run(a->prompt_len - 2);
   fixture.wait([&] { return !session.run_in_progress(); });
-  CHECK_THAT(session.messages().notice(), !Catch::Contains("writes A's text again"));
+  CHECK_THAT(session.messages().notice(), !Catch::Contains("repeats A's text"));
 }
 
 TEST_CASE("A fork under A's policy has A's budget, whatever share of its longer text that is") {
@@ -264,7 +264,7 @@ TEST_CASE("A stopped answer is a turn as far as it came, and a run that fails gi
   session.engine().cancel_run();
   fixture.wait([&] { return !session.run_in_progress(); });
   REQUIRE(fixture.chat().turns.size() == 2);
-  CHECK(stop_reason(*session.a()->run).starts_with("stopped by hand after "));
+  CHECK(stop_reason(*session.a()->run).starts_with("stopped after "));
   session.next_run().set_max_tokens(1 << 20);  // more than the model has
   session.next_run().set_prompt("Too long.");
   session.start_run();
@@ -423,7 +423,7 @@ TEST_CASE("After kill -9 the chat's last turn is what its run has") {
   beginning->pieces = {};
   for (int t = 0; t < beginning->n_tokens(); ++t)
     beginning->pieces.push_back(whole.run->pieces[static_cast<std::size_t>(t)]);
-  finish_run(*beginning, RunStatus::cancelled, "the window ended while it was decoded");
+  finish_run(*beginning, RunStatus::cancelled, "the window closed during the run");
   cut.run = beginning;
   const std::string begun = answer_text(*beginning);
   REQUIRE(begun.size() < fixture.chat().turns[1].content.size());
@@ -568,7 +568,7 @@ TEST_CASE("An answer is text: without its end mark, without half a character, an
   CHECK(answer_text(answered({"a", "b E"}), {"END"}) == "ab E");
   CHECK(stop_reason(answered({"a", "<|im_end|>"})) == "end of text after 2 tokens");
   CHECK(stop_reason(answered({"a", "b"}, RunStatus::complete, 2)) == "stopped at 2 tokens");
-  CHECK(stop_reason(answered({"a"})) == "stop text after 1 token");
+  CHECK(stop_reason(answered({"a"})) == "stop text found after 1 token");
   CHECK(stop_reason(answered({"a"}, RunStatus::running)) == "1 of 8 tokens so far");
   CHECK(stop_reason(answered({"a"}, RunStatus::failed)) == "failed after 1 token");
 }

@@ -120,9 +120,9 @@ TEST_CASE("An engine that talks faster than anybody listens is ended, and its en
   for (int i = 0; i < 200; ++i) say(protocol::log(-1, std::string(1000, 'x')));
   std::ofstream(folder / "said", std::ios::binary).write(reinterpret_cast<const char*>(said.data()), said.size());
   const std::string command = "cat '" + (folder / "said").string() + "'; exec sleep 60";
-  const auto [limits, line] = GENERATE(
-      table<EventLimits, std::string>({{{.max_events = 100}, "more than 100 events that wait to be read"},
-                                       {{.max_bytes = 100'000}, "more than 100000 bytes that wait to be read"}}));
+  const auto [limits, line] =
+      GENERATE(table<EventLimits, std::string>({{{.max_events = 100}, "more than 100 unread events"},
+                                                {{.max_bytes = 100'000}, "more than 100000 unread bytes"}}));
   EngineClient client({.command = command, .limits = limits});
   // Nobody listens until it is gone: who takes events meanwhile makes room for more. The event that says so comes later.
   REQUIRE(gone(client.pid()));

@@ -177,7 +177,7 @@ TEST_CASE("what could not have been answered is refused by its line in a file of
       {changed("density", 2), "density"},
       {changed("seconds", none), "seconds: not there"},
       {changed("note", "mine"), "a field \"note\""},
-      {changed("policy", ""), "policy: \"\"; expected one that was asked for"},
+      {changed("policy", ""), "policy: \"\"; expected one of the request"},
       {changed("policy", "tova"), "policy: \"tova\""},
       {changed("item", "needle"), "item: \"needle\""},
       {changed("is_dense", false), "is_dense"},
@@ -189,7 +189,7 @@ TEST_CASE("what could not have been answered is refused by its line in a file of
     const std::string error = test::error_of([&] { EvalFile(path, request); });
     CHECK(error.find("line 3") != std::string::npos);
     CHECK(error.find(said) != std::string::npos);
-    CHECK(error.find("hint: remove that line: what it says is asked again") != std::string::npos);
+    CHECK(error.find("hint: remove that line; its answer is computed again") != std::string::npos);
     CHECK(read_text(path) == whole + added);
   }
   std::ofstream(path, std::ios::trunc) << whole << changed("index", 1);
@@ -289,6 +289,6 @@ TEST_CASE("a chat template that is not known ends an evaluation in one line that
   CAPTURE(refused.err);
   CHECK(refused.exit_code == 2);
   CHECK(count_lines(refused.err) == 1);
-  CHECK(refused.err.find("a template that is not known") != std::string::npos);
+  CHECK(refused.err.find("an unsupported template") != std::string::npos);
   CHECK(refused.err.find("without --chat the questions are plain prompts") != std::string::npos);
 }

@@ -81,7 +81,7 @@ TEST_CASE("figure draws the curves of a training's folder, smoothed where asked:
   fs::create_directories(folder / "empty");
   check_error_line(
       kvscope_run({"figure", "--preset", "kvpop-fig5", (folder / "empty").string(), "-o", (folder / "g.svg").string()}),
-      2, "a folder without the curve of a training");
+      2, "a folder without a training curve");
 }
 
 TEST_CASE("figure refuses what is no study, or has not its columns, in a line and writes nothing") {

@@ -17,10 +17,10 @@ TEST_CASE("Heads of the head board have words for a name, other gates their own"
   app::GateFacts gate;
   gate.gate.name = "board-00ff";
   gate.alpha = {1, 0, 0, 1, 0, 0};
-  CHECK(app::gate_title(gate) == "heads of the board (2 of 6 global)");
-  CHECK(app::gate_title(std::filesystem::path("/state/heads/board-00ff")) == "heads of the board");
+  CHECK(app::gate_title(gate) == "heads from the head board (2 of 6 global)");
+  CHECK(app::gate_title(std::filesystem::path("/state/heads/board-00ff")) == "heads from the head board");
   gate.gate.name = "study-00ff";  // they were said to be the board's, which may have others
-  CHECK(app::gate_title(gate) == "heads of the study (2 of 6 global)");
+  CHECK(app::gate_title(gate) == "heads from the study (2 of 6 global)");
   gate.gate.name = "wgkv-0.01";
   CHECK(app::gate_title(gate) == "wgkv-0.01");
   CHECK(app::gate_title(std::filesystem::path("/gates/wgkv.pt")) == "wgkv");
@@ -37,7 +37,8 @@ TEST_CASE("A hybrid of heads from the board is called so by the policy and the l
   window.wait({{"/running", false}, {"/a/status", "complete"}});
   window.command("board.set", {{"heads", "0.0 1.1"}});
   window.command("board.measure");
-  CHECK_THAT(window.text_soon("policy.combo", "board"), Catch::EndsWith(": heads of the board (2 of 24 global)"));
+  CHECK_THAT(window.text_soon("policy.combo", "board"),
+             Catch::EndsWith(": heads from the head board (2 of 24 global)"));
   window.click("button.models");
   window.frames(3);
   const nlohmann::json items = window.request({{"query", "items"}})["items"];
@@ -45,7 +46,8 @@ TEST_CASE("A hybrid of heads from the board is called so by the policy and the l
     return item.get<std::string>().starts_with("gate.board-");  // for commands it is the directory's name
   });
   REQUIRE(board != items.end());
-  CHECK_THAT(window.text(board->get<std::string>() + ".title"), Catch::Equals("heads of the board (2 of 24 global)"));
+  CHECK_THAT(window.text(board->get<std::string>() + ".title"),
+             Catch::Equals("heads from the head board (2 of 24 global)"));
 }
 
 TEST_CASE("A gate that the policy does not read says which policy it has become, and Ctrl+Z takes both back") {

@@ -250,7 +250,7 @@ TEST_CASE("No run may begin before the model's folder was looked for gates", "[g
   session.next_run().set_prompt("One, two?");
   session.set_policy(PolicySpec::parse("full"));
   REQUIRE_FALSE(session.gates().known());
-  CHECK(app::why_not(session, app::RunKind::start) == "The model is being loaded.");
+  CHECK(app::why_not(session, app::RunKind::start) == "The model is loading.");
   CHECK(session.state()["engine"] == "loading");
   CHECK(session.state()["model"].is_null());  // scripts wait for it
   held = false;
@@ -301,7 +301,7 @@ TEST_CASE("a loaded gate is let go of unless it decides, and a run's command nam
   const auto refusal = [&](const std::string& name) { return test::error_of([&] { session.drop_gate(name); }); };
   session.open_model(folder.path().string());
   test::poll_until(session, loaded);
-  CHECK(refusal("a-half").find("lies beside the model") != std::string::npos);
+  CHECK(refusal("a-half").find("is loaded with the model") != std::string::npos);
   CHECK(refusal("none").find("none is not loaded") != std::string::npos);
 
   session.add_gate(more);  // and takes a policy that reads it
@@ -309,7 +309,7 @@ TEST_CASE("a loaded gate is let go of unless it decides, and a run's command nam
   test::poll_until(session, loaded);
   REQUIRE(session.engine().gates_to_load() == std::vector{more});
   CHECK(session.command_line().find(" --gate ") != std::string::npos);
-  CHECK(refusal("more").find("decides now") != std::string::npos);
+  CHECK(refusal("more").find("is in use") != std::string::npos);
   CHECK(session.engine().gates_to_load() == std::vector{more});
 
   session.set_policy(PolicySpec::parse("streaming:sinks=4,window=32"));

@@ -107,8 +107,8 @@ TEST_CASE("heads refuses what cannot be said, read or written in one line, and w
   check_error_line(kvscope_run({"heads", "--import", "json:" + trace, model}), 2, "a.h5");
   check_error_line(kvscope_run({"heads", "--import", "duo:" + at("none"), model}), 2, "config.json");
   check_error_line(kvscope_run({"heads", "--import", "duo:" + at("lone"), model}), 2,
-                   "full_attention_heads.tsv: no config.json beside it; expected one with the tokens that its local");
-  check_error_line(kvscope_run({"heads", "--import", "duo:" + at("none"), model, trace}), 1, "MODEL alone");
+                   "full_attention_heads.tsv: no config.json next to it; expected one that gives the tokens its local");
+  check_error_line(kvscope_run({"heads", "--import", "duo:" + at("none"), model, trace}), 1, "only MODEL");
   check_error_line(kvscope_run({"heads", "--import", "duo:" + at("none"), at("no-model")}), 2, "no-model");
   check_error_line(kvscope_run({"heads", trace, "--strategy", "b", "--export", "json:" + trace, "--overwrite"}), 2,
                    "a.h5");

@@ -137,7 +137,7 @@ TEST_CASE("An engine's last words are one short line") {
   for (const char* said : {"head -c 3000 /dev/zero >&2; exit 1", "yes x | head -c 3000 | tr '\\n' y >&2; exit 1",
                            "printf '\\033[31mred\\a' >&2; exit 1"}) {
     const Result result = kvscope_run({"run", sample_model().string(), "--prompt", "x", "--engine", said});
-    check_error_line(result, 3, "engine: it ended");
+    check_error_line(result, 3, "engine: it stopped");
     check_lines(result);
   }
 }
@@ -170,5 +170,5 @@ TEST_CASE("A machine without a thread, or a folder that was removed, is said in 
   if (real_engine().empty()) return;
   fs::create_directory(folder / "gone");
   const Result removed = shell("cd " + quoted(folder / "gone") + " && rmdir " + quoted(folder / "gone") + " && " + run);
-  check_error_line(removed, 3, "the current folder: it was removed; hint: change to a folder that is there");
+  check_error_line(removed, 3, "the current folder: it no longer exists; hint: change to a folder that exists");
 }

@@ -290,7 +290,7 @@ TEST_CASE("a study that is stopped leaves a journal and no study", "[hybrid]") {
   CHECK(result.exit_code == code);
   CHECK_FALSE(fs::exists(folder / "h.h5"));
   CHECK(test::count_lines(read_text(journal)) > 3);
-  if (code == 143) CHECK(result.err.find("the same command goes on from there") != std::string::npos);
+  if (code == 143) CHECK(result.err.find("run the same command to continue") != std::string::npos);
 }
 
 TEST_CASE("a hybrid study that cannot be is refused in a line, and nothing is written", "[hybrid]") {
@@ -316,7 +316,7 @@ TEST_CASE("a hybrid study that cannot be is refused in a line, and nothing is wr
       {{"--signal", "file:" + (folder / "foreign").string(), "--strategies", "d"},
        2,
        "expected 6 x 4 (layers x KV heads)"},
-      {{"--policy", "h2o:budget=100"}, 1, "a policy of a gate"},
+      {{"--policy", "h2o:budget=100"}, 1, "a policy with a gate"},
       {{"--export", "duo:" + (folder / "out").string()}, 1, "--point"},
       {{"--export", "duo:" + (folder / "out").string(), "--point", "d:23"}, 1, "a point of this study: dense, local"},
       {{"--length", "60"}, 1, "more than sinks and window"},
@@ -338,7 +338,7 @@ TEST_CASE("a hybrid study that cannot be is refused in a line, and nothing is wr
   }
   const test::Result no_gate = refused(plain.string(), {});
   CHECK(no_gate.exit_code == 2);
-  CHECK(no_gate.err.find("no gate that tells heads apart") != std::string::npos);
+  CHECK(no_gate.err.find("no gate of this model distinguishes heads") != std::string::npos);
   std::ofstream(folder / "h.h5") << "mine";
   CHECK(refused(test::sample_model().string(), {}).exit_code == 2);
   CHECK(read_text(folder / "h.h5") == "mine");

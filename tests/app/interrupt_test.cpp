@@ -69,7 +69,7 @@ bool check_moment(const Command& command, int signal, double seconds, int undist
   const bool ended_so = result.exit_code == 128 + signal || result.killed_by == signal;
   CHECK((ended_so || (result.exit_code == undisturbed && result.after_interrupt < 0.05 * test::kSlowdown)));
   CHECK(result.after_interrupt < 25 * test::kSlowdown);
-  for (const char* lie : {"crashed", "no greeting", "internal", "was killed", "nonsense", "HDF5"}) {
+  for (const char* lie : {"crashed", "not a greeting", "internal", "was killed", "nonsense", "HDF5"}) {
     CHECK(result.err.find(lie) == std::string::npos);
   }
   return true;

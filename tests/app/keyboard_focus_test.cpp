@@ -223,7 +223,7 @@ TEST_CASE("A layout of one's own is saved, taken, replaced and removed by keys a
   window.wait({{"/ui/layouts", true}, {"/ui/text_input", true}});
   window.type("other");
   window.key("alt+r");
-  window.wait({{"/workspace/undo", "layouts of your own"}});
+  window.wait({{"/workspace/undo", "custom layouts"}});
   window.key("Down");
   window.key("Return");
   window.wait({{"/ui/main_row", explore}, {"/ui/layouts", false}});

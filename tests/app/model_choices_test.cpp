@@ -80,13 +80,13 @@ TEST_CASE("A model that is opened again has the policy, the gate and the chat th
     start.session.set_policy(PolicySpec::parse("wg-kv:threshold=0.3"));
     REQUIRE(start.chosen() == of_chatty);
     start.open(plain);
-    CHECK_THAT(start.log(), Catch::Contains("other-plain has no chat template: Chat is off"));
+    CHECK_THAT(start.log(), Catch::Contains("other-plain has no chat template. Chat is off"));
     start.session.set_policy(PolicySpec::parse("h2o:keep=30%,window=16"));
     start.workspace.undo().observe();
     CHECK(start.chosen() == of_plain);
     start.open(chatty);
     CHECK(start.chosen() == of_chatty);
-    CHECK_THAT(start.log(), Catch::Contains("chatty: Chat is on, the policy WG-KV, as it was there"));
+    CHECK_THAT(start.log(), Catch::Contains("chatty: Chat is on, the policy WG-KV, as last used with this model"));
     start.workspace.undo().undo();
     CHECK(start.chosen().starts_with(of_plain));
     start.workspace.undo().redo();
@@ -122,10 +122,11 @@ TEST_CASE("A model whose chat template is refused runs plain text, and Chat show
   start.session.open_model(model.string());
   start.wait([&] { return test::has_model(start.session) && !start.session.next_run().chat_refusal().empty(); });
   CHECK_THAT(start.session.next_run().chat_refusal(),
-             Catch::StartsWith("chat_template.jinja: a template that is not known: it uses {%macro f()%}; expected "));
+             Catch::StartsWith("chat_template.jinja: an unsupported template: it uses {%macro f()%}; expected "));
   CHECK_FALSE(start.session.next_run().has_chat());
   CHECK(start.session.parameters().raw);
-  CHECK_THAT(start.log(), Catch::Contains("odd: Chat is off, the prompt goes to it as it is. chat_template.jinja: "));
+  CHECK_THAT(start.log(),
+             Catch::Contains("odd: Chat is off, and the model continues the raw text. chat_template.jinja: "));
   start.session.next_run().set_prompt("hello");
   start.wait([&] { return start.session.next_run().prompt_tokens() > 0; });
 }

@@ -108,7 +108,7 @@ TEST_CASE("A token past the embedding stops the prompts that have it, and no oth
   CAPTURE(plain.err, padded.err);
   CHECK(plain.exit_code == 0);
   CHECK(n_warnings(plain.err) == 1);
-  CHECK_THAT(plain.err, Catch::Contains("\"[PAD]\", id 4096, is past the embedding's 4096 rows"));
+  CHECK_THAT(plain.err, Catch::Contains("\"[PAD]\", id 4096, is beyond the embedding's 4096 rows"));
   CHECK(padded.exit_code == 2);
   CHECK_THAT(padded.err, Catch::Contains("error: prompt: token id 4096, \"[PAD]\"; expected 0 ... 4095"));
 }

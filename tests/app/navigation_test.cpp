@@ -100,7 +100,7 @@ TEST_CASE("The next and the one before of what is found are gone to, round the e
   CHECK_THROWS_WITH(p.run("find.set", {{"text", "score>much"}}), Catch::Contains("a number after"));
   p.run("find.set", {{"text", "no such words here"}});
   CHECK(p.run("find.next").is_null());
-  CHECK(p.session.messages().notice() == "nothing found");
+  CHECK(p.session.messages().notice() == "no matches");
   p.session.poll();
   CHECK(p.session.messages().notice_is_fresh());
   p.run("find.set", {{"text", "no such word either"}});

@@ -136,7 +136,7 @@ TEST_CASE("where an oracle's option has no meaning, one line says where it has")
   check_error_line(kvscope_run({"what-if", (folder / "mean.h5").string(), "full", "--oracle", "mass=rms"}), 2,
                    "masses that the run recorded");
   check_error_line(kvscope_run({"what-if", trace.string(), "streaming:capacity=pooled"}), 1,
-                   "no key is named \"capacity\"");
+                   "no key named \"capacity\"");
 }
 
 TEST_CASE("a run under a pooled budget is recorded, previewed and explained as what it is") {

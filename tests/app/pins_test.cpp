@@ -148,7 +148,7 @@ TEST_CASE("One goes from pin to pin by letter, and the ninth pin is refused with
   for (int t = 0; t < 8; ++t) program.pin(1, t % 3, 20 * t);
   const std::string before = program.pins();
   CHECK_THAT(program.refusal("pin.toggle", {{"token", 171}}),
-             Catch::Contains("eight pins, a to h") && Catch::Contains("take one away first"));
+             Catch::Contains("eight pins, a to h") && Catch::Contains("remove one first"));
   CHECK(program.pins() == before);
   const views::Selection& selection = program.session.selection();
   const auto at = [&] { return std::tuple(selection.layer, selection.kv_head, selection.token); };
@@ -162,8 +162,8 @@ TEST_CASE("One goes from pin to pin by letter, and the ninth pin is refused with
   CHECK(at() == std::tuple(1, 0, 0));
   CHECK_THAT(program.refusal("pin.go", {{"letter", "z"}}), Catch::Contains("a to h"));
   program.put(2, test::random_run(3, {.n_new = 5}));  // the same text, cut short
-  CHECK(program.pins().find("t140 behind this run's end") != std::string::npos);
-  CHECK_THAT(program.refusal("pin.go", {{"letter", "h"}}), Catch::Contains("behind this run's end"));
+  CHECK(program.pins().find("t140 after this run's end") != std::string::npos);
+  CHECK_THAT(program.refusal("pin.go", {{"letter", "h"}}), Catch::Contains("after this run's end"));
   program.run("pin.clear", {{"letter", "b"}});
   CHECK(program.session.state()["pins"].size() == 7);
   program.run("pin.clear");
@@ -255,7 +255,7 @@ TEST_CASE("A notes file that is damaged is one line, and stays as it is whatever
     Program program(folder.path() / ("state of " + std::to_string(bytes.size())));
     program.open(trace);
     REQUIRE(program.session.messages().banners().size() == 1);
-    CHECK_THAT(program.banners(), Catch::Contains("t.h5.notes.json") && Catch::Contains("stay as they are"));
+    CHECK_THAT(program.banners(), Catch::Contains("t.h5.notes.json") && Catch::Contains("left unchanged"));
     program.pin(1, 2, 7);
     program.save();
     CHECK(program.pins() == "a: L1 H2 t7");
@@ -279,7 +279,7 @@ TEST_CASE("Where the notes file cannot be written the notes stay in the workspac
     CHECK(program.banners().empty());
     program.pin(1, 2, 7);
     program.save();
-    CHECK_THAT(program.banners(), Catch::Contains("The notes stay in the workspace"));
+    CHECK_THAT(program.banners(), Catch::Contains("The notes are saved in the workspace"));
     program.pin(1, 2, 8);
     program.save();
     CHECK(program.session.messages().banners().size() == 1);
@@ -338,7 +338,7 @@ TEST_CASE("kvscope inspect says the notes of a trace's runs, and in one line tha
   CHECK(notes[0]["pins"][0]["letter"] == "c");
   CHECK(notes[0]["pins"][0]["note"] == "kept by all");
   CHECK_FALSE(notes[0].contains("of"));
-  CHECK(notes[1]["of"] == "another run than the trace has there");
+  CHECK(notes[1]["of"] == "not the run that the trace has there");
   const std::string text = inspect(false);
   CHECK_THAT(text, Catch::Contains("run 0, note") && Catch::Contains("of the run"));
   CHECK_THAT(text, Catch::Contains("run 0, pin c") && Catch::Contains("L1 H2, token 7"));

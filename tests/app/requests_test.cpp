@@ -252,15 +252,15 @@ TEST_CASE("A control socket takes no other's place, and leaves only its own") {
   const test::TemporaryFolder folder;
   const auto path = folder / "control";
   std::ofstream(path) << "precious";
-  CHECK_THROWS_WITH(ControlServer(path, [] {}), Catch::Contains("no socket"));
+  CHECK_THROWS_WITH(ControlServer(path, [] {}), Catch::Contains("not a socket"));
   CHECK(test::read_text(path) == "precious");
   std::filesystem::remove(path);
   std::filesystem::create_symlink(folder / "elsewhere", path);
-  CHECK_THROWS_WITH(ControlServer(path, [] {}), Catch::Contains("no socket"));
+  CHECK_THROWS_WITH(ControlServer(path, [] {}), Catch::Contains("not a socket"));
   std::filesystem::remove(path);
   {
     ControlServer first(path, [] {});
-    CHECK_THROWS_WITH(ControlServer(path, [] {}), Catch::Contains("another program listens"));
+    CHECK_THROWS_WITH(ControlServer(path, [] {}), Catch::Contains("another program is already listening"));
     CHECK(std::filesystem::exists(path));
     std::filesystem::rename(path, folder / "moved");
     std::ofstream(path) << "somebody's";

@@ -606,7 +606,7 @@ TEST_CASE("A run whose engine died goes on from its last token after the restart
   CHECK(session.messages().banners().empty());
   bool said = false;
   for (const std::string& line : session.messages().log_lines())
-    said = said || line.find("went on from token " + std::to_string(cut->n_tokens()) + ": its ") != std::string::npos;
+    said = said || line.find("resumed from token " + std::to_string(cut->n_tokens()) + ": its ") != std::string::npos;
 
   CHECK(said);
 }

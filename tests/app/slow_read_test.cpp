@@ -93,11 +93,11 @@ TEST_CASE("A line says what is waited for on a disk that stands still, and Ctrl+
   auto resume = stopped_at_its_line(Capture{folder, "a.h5", {"--resume"}}.words(), "2.log");
   const Result waited = inspect.get(), stopped = resume.get();
   const std::string line =
-      "waiting for " + trace.string() + ": the machine is busy, or the disk does not answer (10 s)\n";
+      "waiting for " + trace.string() + ": the machine is busy or the disk does not respond (10 s)\n";
   CHECK(waited.exit_code == 130);
   CHECK(waited.err == line + "error: cancelled\n");
   CHECK(stopped.err.find(line) != std::string::npos);
-  check_error_line(stopped, 130, "a.h5: cancelled while it was read");
+  check_error_line(stopped, 130, "a.h5: cancelled while reading");
 }
 
 TEST_CASE("The window says that it waits for a disk, goes on meanwhile, and gives the file up when told to") {
@@ -113,7 +113,7 @@ TEST_CASE("The window says that it waits for a disk, goes on meanwhile, and give
   CHECK(window.text_soon("status", "the disk does not answer").find("a.h5") != std::string::npos);
   window.frames(5);
   window.click("button.file.give_up");
-  window.wait({{"/banners", {{"contains", "cancelled while it was read"}}}});
+  window.wait({{"/banners", {{"contains", "cancelled while reading"}}}});
   window.command("trace.open", {{"path", (folder / "a.h5").string()}});
   CHECK(window.text_soon("status", "the disk does not answer").find("a.h5") != std::string::npos);
   window.key("ctrl+q", true);

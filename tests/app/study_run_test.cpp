@@ -217,7 +217,7 @@ TEST_CASE("A point whose trace was kept is that trace, whatever model is open", 
   Program program(folder / "state");
   program.open_study(folder / "t.csv");
   program.select(1);
-  CHECK_THAT(program.studies()["why_not"].get<std::string>(), Catch::Contains("A table does not say"));
+  CHECK_THAT(program.studies()["why_not"].get<std::string>(), Catch::Contains("A table does not record"));
   program.select(0);
   CHECK(program.studies()["why_not"] == "");
   const auto run = program.open_point();

@@ -157,8 +157,8 @@ TEST_CASE("A damaged study, a trace and a stranger's file are one banner each, a
     CHECK(program.studies()["open"].size() == 1);
   };
   program.session.messages().add_banner({.text = "one"});
-  refused("study.open", "bad.h5", "its values are not those that were written");
-  refused("file.open", "bad.h5", "its values are not those that were written");
+  refused("study.open", "bad.h5", "its values do not match their checksum");
+  refused("file.open", "bad.h5", "its values do not match their checksum");
   refused("study.open", "run.h5", "a KVScope trace");
   refused("study.open", "text.h5", "not an HDF5 file");
   refused("file.open", "text.h5", "");
@@ -189,7 +189,7 @@ TEST_CASE("Prompts of capture give the first as the prompt, and the recipe of a 
   program.run("file.open", {{"path", file("m.jsonl", R"({"messages": [{"role": "system", "content": "be brief"}, )"
                                                      R"({"role": "user", "content": "why?"}]})")}});
   CHECK(prompt() == "why?");
-  CHECK_THAT(notice(), Catch::Contains("the one line of m.jsonl"));
+  CHECK_THAT(notice(), Catch::Contains("the only line of m.jsonl"));
   program.run("file.open", {{"path", file("bad.jsonl", R"({"prompt": 7})")}});
   REQUIRE(program.banners().size() == 1);
   CHECK_THAT(program.banners()[0], Catch::Contains("bad.jsonl: first line"));
@@ -266,7 +266,7 @@ TEST_CASE("The axes of a study, its rows and its point are set by commands, refu
   program.run("study.select", {{"point", -1}});
   CHECK(program.commands.refusal(*program.commands.find("study.open_point")) == "No point of the study is selected.");
   program.run("study.select", {{"point", 1}});
-  CHECK_THAT(program.studies()["why_not"].get<std::string>(), Catch::Contains("does not say what it was measured on"));
+  CHECK_THAT(program.studies()["why_not"].get<std::string>(), Catch::Contains("does not record its model and texts"));
   CHECK_THROWS_AS(program.run("study.open_point"), Error);
 }
 

@@ -114,7 +114,7 @@ TEST_CASE("a recipe that is wrong is one line that names the place, code 2, and 
     const char* says;
   };
   const Case cases[] = {
-      {"unknown key", {{"policy", "h2o"}}, "\"policy\", which is no key of it; expected name"},
+      {"unknown key", {{"policy", "h2o"}}, "\"policy\", which is not one of its parameters; expected name"},
       {"close key", {{"piece", 3}}, "did you mean pieces?"},
       {"unknown policy", {{"policies", {"h3o"}}}, "policies[0]: "},
       {"unknown parameter", {{"policies", {{{"policy", "h2o"}, {"axes", {{"keeps", {"50%"}}}}}}}}, "keeps"},

@@ -184,7 +184,7 @@ TEST_CASE("a sweep killed at random moments has each answer once in the end, and
   CHECK(study_difference(Sweep{folder}.study(), whole) == "");
 }
 
-TEST_CASE("Ctrl+C leaves a sweep's answers, a dead engine too, and the same command goes on", "[sweep]") {
+TEST_CASE("Ctrl+C leaves a sweep's answers, a dead engine too, and run the same command to continue", "[sweep]") {
   const TemporaryFolder folder;
   write_recipe(folder, usual_recipe());
   const StudyTable whole = undisturbed_sweep(folder);
@@ -194,11 +194,11 @@ TEST_CASE("Ctrl+C leaves a sweep's answers, a dead engine too, and the same comm
   const auto n = answers_in(folder / "s.h5.answers").size();
   CHECK(n >= 1);
   CHECK(n < kAnswers);
-  CHECK(interrupted.err.find("the same command goes on") != std::string::npos);
+  CHECK(interrupted.err.find("run the same command to continue") != std::string::npos);
   const auto died = Sweep{.folder = folder, .engine = fake_engine().string() + " --die-at-token 20"}.run();
   CAPTURE(died.err);
   CHECK(died.exit_code == 3);
-  CHECK(died.err.find("error: engine: it ended") != std::string::npos);
+  CHECK(died.err.find("error: engine: it stopped") != std::string::npos);
   CHECK(answers_in(folder / "s.h5.answers").size() >= n + 19);
   CHECK(Sweep{folder}.run().exit_code == 0);
   CHECK(study_difference(Sweep{folder}.study(), whole) == "");

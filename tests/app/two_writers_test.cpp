@@ -91,7 +91,7 @@ TEST_CASE("Of two evaluations on one file the second is refused with the process
   while (!fs::exists(answers) || fs::file_size(answers) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   const Result second = test::run({.argv = eval("")});
   check_error_line(second, 3, "e.jsonl: another process is writing it (process ");
-  CHECK(second.err.find("hint: wait until that one ends, or give another -o") != std::string::npos);
+  CHECK(second.err.find("hint: wait until it ends, or give another -o") != std::string::npos);
   REQUIRE(first.get().exit_code == 0);
   CHECK(count_lines(read_text(answers)) == 1 + 2 * 4);
   const Result third = test::run({.argv = eval("")});

@@ -154,7 +154,7 @@ TEST_CASE("A step is named in menu and palette by what it changed") {
   program.run("layout.compare");
   CHECK(program.title("edit.undo") == "Undo layout");
   program.run("view.colours");
-  CHECK(program.title("edit.undo") == "Undo colours of the maps viridis to cividis");
+  CHECK(program.title("edit.undo") == "Undo map colours viridis to cividis");
   program.run("view.theme");
   CHECK(program.title("edit.undo") == "Undo theme");
   program.run("session.new");
@@ -177,7 +177,7 @@ TEST_CASE(
   program.run("run.show", {{"id", 1}});
   for (const int id : {3, 4, 5}) program.run("runs.choose", {{"id", id}});
   CHECK((set == std::vector{1, 3, 4, 5} && shown() == 3));
-  CHECK(program.title("edit.undo") == "Undo chosen runs");
+  CHECK(program.title("edit.undo") == "Undo selected runs");
   program.run("runs.choose", {{"id", 1}});
   CHECK((set == std::vector{3, 4, 5} && shown() == 2));
   program.run("run.remove", {{"id", 4}});
@@ -194,8 +194,8 @@ TEST_CASE("A range that moved with the run and stands still now is one change wi
   moves.prompt = stands.prompt = std::make_shared<const std::string>("text");
   moves.selection.at_edge = true;
   stands.selection.view = {3, 9};
-  CHECK(describe_change(moves, stands).label == "range on show");
-  CHECK(describe_change(stands, moves).label == "range on show");
+  CHECK(describe_change(moves, stands).label == "shown range");
+  CHECK(describe_change(stands, moves).label == "shown range");
   CHECK_FALSE(describe_change(moves, stands).gradual);
 }
 
@@ -338,7 +338,7 @@ TEST_CASE("How fast it plays and whether again and again is undone, and that it 
   Program program(1);
   program.run("run.compare", {{"a", 1}, {"b", 0}});
   program.run("play.speed", {{"speed", 120}});
-  CHECK(program.title("edit.undo") == "Undo speed of playing 30 to 120");
+  CHECK(program.title("edit.undo") == "Undo playback speed 30 to 120");
   program.pause();
   program.run("play.loop");
   program.pause();

@@ -91,7 +91,7 @@ TEST_CASE("Sliders reach what a parameter may be, with the decimals that they sh
   window.frames(2);
   CHECK(window.text("policy.full") == "disabled 0.500");  // its own share of this model's heads
   CHECK(window.text("policy.heads_note") ==
-        "12 of 24 heads global = 50 %, A: 3 local : 1 global from layer 0 on, and the last");
+        "12 of 24 heads global = 50 %, A: every fourth layer from layer 0, and the last");
 }
 
 // W16: SP-KV took window 128 although the gate file said 64, and nothing on the screen said so.
@@ -151,7 +151,7 @@ TEST_CASE("A short prompt runs under the policy that stands there: its budget is
   window.frames(3);
   CHECK_THAT(window.text("policy.budget_words"),
              Catch::StartsWith("Next run: 25 % of ") &&
-                 Catch::Contains("raised to 68: sinks and window take that many. Nothing will be evicted: all "));
+                 Catch::Contains("raised to the minimum of 68 (sinks + window). Nothing will be evicted: all "));
   CHECK(window.text("run.obstacle").empty());
   window.command("run.start");
   window.wait({{"/running", false}, {"/a/status", "complete"}});
@@ -159,7 +159,7 @@ TEST_CASE("A short prompt runs under the policy that stands there: its budget is
   CHECK_FALSE(window.state()["preview"]["shown"].get<bool>());                      // what stands there was measured
   window.command("policy.set", {{"policy", "kvpop:budget=31,sinks=4,window=64"}});  // tokens are meant as they are
   window.frames(3);
-  CHECK_THAT(window.text("run.obstacle"), Catch::Contains("A budget of 31 tokens is less than"));
+  CHECK_THAT(window.text("run.obstacle"), Catch::Contains("A budget of 31 tokens is too small"));
 }
 
 TEST_CASE("What Quest reads is a number of tokens or a share of the run, by the same slider") {

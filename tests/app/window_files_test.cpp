@@ -343,7 +343,7 @@ TEST_CASE("Failed runs are folded away with what they said, and each run's own c
   CHECK(window.state()["runs"].size() == 1);
   window.click("run.1.menu");
   window.click("run.1.copy");
-  window.wait({{"/notice", "copied the command that did run 1"}});
+  window.wait({{"/notice", "copied the command of run 1"}});
 }
 
 TEST_CASE("The palette puts what is possible first and says of the rest why it is not") {
@@ -413,7 +413,7 @@ TEST_CASE("The next run of a trace is not possible where no run is of one, and t
   WindowDriver window(display, {.engine = fake()});
   decode_short(window);
   for (const char* id : {"run.next_in_trace", "run.previous_in_trace"})
-    CHECK_THROWS_WITH(window.command(id), Catch::Contains("No run of a trace is in the list."));
+    CHECK_THROWS_WITH(window.command(id), Catch::Contains("There is no run from a trace in the list."));
 }
 
 TEST_CASE("The models and gates are a click or Ctrl+M away, and Escape closes what was opened, one after the other") {

@@ -64,7 +64,7 @@ TEST_CASE("What stands in the way of a run is said beside Run, and one click rem
 
   set_policy(window, "kvpop:budget=31");
   CHECK_FALSE(can_run(window));
-  CHECK(window.text("run.obstacle") == "A budget of 31 tokens is less than the 64 that sinks and window take.");
+  CHECK(window.text("run.obstacle") == "A budget of 31 tokens is too small: sinks and window need 64.");
   CHECK(window.text("policy.refusal").empty());  // it is said once
   CHECK(window.text("run.remedy.0") == "Raise to 64");
   window.key("ctrl+r");
@@ -92,7 +92,7 @@ TEST_CASE("What stands in the way of a run is said beside Run, and one click rem
   window.wait({{"/parameters/prompt_tokens", {{"at_least", 2049}}}});
   window.frames(3);
   CHECK_THAT(window.text("run.obstacle"), Catch::Contains("the model's context holds 2048."));
-  CHECK(window.text("run.remedy.0") == "Cut it to 2040");
+  CHECK(window.text("run.remedy.0") == "Shorten to 2040");
   window.click("run.remedy.0");
   CHECK(can_run(window));
   CHECK(window.state()["parameters"]["prompt_tokens"].get<int>() > 1800);
@@ -111,10 +111,10 @@ TEST_CASE("A policy whose gate is missing says so before the run and offers to l
   ready(window);
   set_policy(window, "kvzap");
   CHECK_FALSE(can_run(window));
-  CHECK_THAT(window.text("run.obstacle"), Catch::Contains("and none is loaded"));
+  CHECK_THAT(window.text("run.obstacle"), Catch::Contains("None is loaded"));
   CHECK(window.text("run.remedy.0") == "Load a gate ...");
   const json start = command_of(window, "run.start");
-  CHECK_THAT(start["why_not"].get<std::string>(), Catch::Contains("and none is loaded"));
+  CHECK_THAT(start["why_not"].get<std::string>(), Catch::Contains("None is loaded"));
   window.click("run.remedy.0");
   window.wait({{"/ui/dialog", "gate.open"}});
 }
@@ -130,7 +130,7 @@ TEST_CASE("A hybrid of more heads than the model has is told beside Run, and the
   window.click("run.remedy.0");
   window.frames(3);
   CHECK(can_run(window));
-  CHECK_THAT(window.text("policy.heads_note"), Catch::Contains("C: drawn with the seed"));
+  CHECK_THAT(window.text("policy.heads_note"), Catch::Contains("C: drawn at random with the seed"));
 }
 
 TEST_CASE("Decode again and replay are judged by A's tokens, not by what the prompt says now") {
@@ -212,7 +212,7 @@ TEST_CASE("A model that cannot be loaded leaves the one that is open, with its r
   test::link_sample_model(broken);
   window.command("file.open", {{"path", broken.string()}});
   window.wait({{"/banners", {{"contains", "could not be loaded"}}}, {"/model", "kvscope-tiny"}, {"/engine", "ready"}});
-  CHECK_THAT(window.state()["banners"][0]["text"].get<std::string>(), Catch::Contains("What was open stays open"));
+  CHECK_THAT(window.state()["banners"][0]["text"].get<std::string>(), Catch::Contains("The previous model stays open"));
   CHECK(window.state()["a"]["status"] == "complete");
   window.wait({{"/parameters/prompt_tokens", {{"at_least", 10}}}});
   run_to_end(window);
@@ -231,7 +231,7 @@ TEST_CASE("Opening a gate's folder adds the gate to the open model and sets the 
   // Neither a model nor a gate: nothing happens to the model.
   std::filesystem::create_directories(window.folder() / "empty");
   window.command("file.open", {{"path", (window.folder() / "empty").string()}});
-  window.wait({{"/banners", {{"contains", "neither a model nor a gate"}}}});
+  window.wait({{"/banners", {{"contains", "without a model, a gate or a training curve"}}}});
   CHECK(window.state()["model"] == "kvscope-tiny");
 }
 

@@ -146,7 +146,7 @@ TEST_CASE("Copy as command puts A's own command on the clipboard, and the status
     show(window, id);
     window.key("ctrl+shift+c");
     window.frames(3);
-    CHECK(window.text("status") == "copied the command that did run " + std::to_string(id));
+    CHECK(window.text("status") == "copied the command of run " + std::to_string(id));
     // What the clipboard holds is what a person pastes.
     const std::string expected = id == 1 ? first.command_line : second.command_line;
     const auto prompt = [&] { return window.state()["parameters"]["prompt"].get<std::string>(); };

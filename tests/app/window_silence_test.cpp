@@ -57,12 +57,12 @@ TEST_CASE("An engine that is stopped is waited for with a line, after Cancel too
   window.wait({{"/a/n_tokens", {{"at_least", 20}}}, {"/progress/line", {{"contains", " left"}}}});
   const pid_t engine = window.state()["engine_pid"];
   REQUIRE(::kill(engine, SIGSTOP) == 0);
-  window.wait({{"/progress/line", {{"contains", "waiting for the engine, silent for 1"}}}});
-  std::string line = window.text_soon("status", "silent for ");
-  CHECK_THAT(line, Catch::StartsWith("waiting for the engine, silent for ") && Catch::EndsWith(" s"));
+  window.wait({{"/progress/line", {{"contains", "no answer from the engine for 1"}}}});
+  std::string line = window.text_soon("status", "no answer for ");
+  CHECK_THAT(line, Catch::StartsWith("no answer from the engine for ") && Catch::EndsWith(" s"));
   window.command("run.cancel");
   window.frames(3);
-  CHECK_THAT(window.text("status"), Catch::StartsWith("waiting for the engine, silent for "));
+  CHECK_THAT(window.text("status"), Catch::StartsWith("no answer from the engine for "));
   REQUIRE(::kill(engine, SIGCONT) == 0);
   window.wait({{"/running", false}, {"/engine", "ready"}});
   CHECK(window.text_soon("status", "stopped at").find("silent") == std::string::npos);
@@ -72,8 +72,8 @@ TEST_CASE("An engine that hangs while it loads, or from its first word on, is wa
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake("--hang")});
-  window.wait({{"/progress/line", {{"contains", "silent for 1"}}}});
-  CHECK_THAT(window.text_soon("status", "silent"), Catch::StartsWith("waiting for the engine, silent for "));
+  window.wait({{"/progress/line", {{"contains", "no answer for 1"}}}});
+  CHECK_THAT(window.text_soon("status", "silent"), Catch::StartsWith("no answer from the engine for "));
 }
 
 TEST_CASE("Until the engine answers a run the canvas has its prompt, and no number is made up") {
@@ -130,8 +130,8 @@ TEST_CASE("A window whose state folder cannot be written says so at the start, w
     std::ofstream(state / "kvscope") << "a file";
     WindowDriver window(display, {.engine = fake(), .state = state.path()});
     window.wait({{"/banners",
-                  {{"contains", "Nothing will be kept: " + (state / "kvscope/workspace").string() +
-                                    " cannot be written. Save traces by hand."}}}});
+                  {{"contains", "Nothing will be saved: " + (state / "kvscope/workspace").string() +
+                                    " cannot be written. Save your runs as traces yourself."}}}});
     CHECK(window.state()["workspace"]["saved"] == false);
     fs::remove(state / "kvscope");
     window.wait({{"/workspace/saved", true}, {"/banners", json::array()}});
@@ -141,7 +141,7 @@ TEST_CASE("A window whose state folder cannot be written says so at the start, w
   }
   SECTION("there is no place for it") {
     WindowDriver window(display, {.engine = fake(), .state = "/proc/no/such"});
-    window.wait({{"/banners", {{"contains", "Nothing will be kept: "}}}});
+    window.wait({{"/banners", {{"contains", "Nothing will be saved: "}}}});
     window.command("app.quit");
     CHECK(window.exit_code() == 0);
   }

@@ -149,7 +149,7 @@ TEST_CASE("The next start has parameters, selection, A and B, layout and runs as
     CHECK(next.session.runs()[0].stop.empty());
     CHECK(next.session.runs()[1].stop == std::vector<std::string>{"no such text"});
     CHECK(next.workspace.model() == "some/model");
-    CHECK(next.session.messages().notice() == "2 runs of the last session are back");
+    CHECK(next.session.messages().notice() == "Restored 2 runs");
     CHECK_FALSE(next.workspace.undo().can_undo());  // the steps are not kept
     CHECK(next.session.run_list().next_id() == 3);
     next.workspace.finish();
@@ -194,7 +194,7 @@ TEST_CASE("A run that the disk refused is tried again, and at the end once more"
     first.decode("kvpop:budget=70,sinks=2,window=8");
     const auto& banners = first.session.messages().banners();
     first.wait([&] { return !banners.empty(); });
-    CHECK_THAT(banners[0].text, Catch::StartsWith("Run 1 is not kept for the next start: "));
+    CHECK_THAT(banners[0].text, Catch::StartsWith("Run 1 will not be restored at the next launch: "));
     first.now += std::chrono::seconds(11);
     first.session.next_run().set_max_tokens(7);
     first.save();
@@ -240,7 +240,7 @@ TEST_CASE("A run that goes on is on disk every few seconds, and whoever is kille
   const RunRecord& run = *next.session.runs()[0].run;
   CHECK(run.ids == last.ids);
   CHECK(run.status == RunStatus::cancelled);
-  CHECK(run.message == "the window ended while it was decoded");
+  CHECK(run.message == "the window closed during the run");
   CHECK(next.session.run_list().next_id() == 2);
 }
 
@@ -395,7 +395,7 @@ TEST_CASE("More runs than may be kept cost the oldest that is not on show, and t
       first.decode(policy), first.save();
     CHECK(first.session.runs().size() == 3);
     CHECK(first.session.messages().notice() ==
-          "run 1 will not be there at the next start, there are too many: save it as a trace");
+          "run 1 will not be restored at the next launch, because there are too many runs. Save it as a trace.");
     CHECK(files_in(folder / "workspace/runs") == std::set<std::string>{"run-2.h5", "run-3.h5"});
     first.session.show(2, 0);  // what is on show is not the one to go
     first.decode("streaming:window=25"), first.save();
@@ -422,7 +422,8 @@ TEST_CASE("A second window has a workspace of its own and says so, and the first
     Start second(folder.path());
     CHECK(second.workspace.is_fresh());
     CHECK(second.session.runs().empty());
-    CHECK(second.log().find("another window has the workspace: this one keeps its own, number 2") != std::string::npos);
+    CHECK(second.log().find("another window uses the workspace; this window uses workspace number 2") !=
+          std::string::npos);
     second.session.next_run().set_prompt("of the second");
     second.workspace.finish();
   }
@@ -458,7 +459,7 @@ TEST_CASE("A trace that was open is open again, unless another run stands in its
   fs::remove(other);
   Start last(folder.path());
   CHECK(last.session.runs().empty());
-  CHECK(last.log().find("another run than the one that was open") != std::string::npos);
+  CHECK(last.log().find("not the run that was open") != std::string::npos);
   CHECK(last.log().find("u.h5") != std::string::npos);
 }
 
@@ -482,7 +483,7 @@ TEST_CASE(
   Start last(folder.path());
   CHECK(last.ui.dark);
   CHECK(last.ui.zoom == 1);
-  CHECK(last.log().find("the settings begin afresh") != std::string::npos);
+  CHECK(last.log().find("the settings were reset to their defaults") != std::string::npos);
   CHECK(fs::exists(folder / "settings.damaged-1.json"));
   overwrite(folder / "settings.json", R"({"version": 1, "colours": "diverging"})");  // a map, but none of values
   CHECK(Start(folder.path()).ui.colours == views::Colormap::viridis);
@@ -506,10 +507,10 @@ TEST_CASE(
     CHECK(start.ui.own_layouts.empty());
     return start.log();
   };
-  CHECK(refused("3").find("no list of at most 20 layouts") != std::string::npos);
+  CHECK(refused("3").find("not a list of at most 20 layouts") != std::string::npos);
   CHECK(refused(R"([{"name": "", "main_row": []}])").find("own_layouts.name") != std::string::npos);
-  CHECK(refused(R"([{"name": "a", "main_row": [1]}])").find("no list of views") != std::string::npos);
-  CHECK(refused(R"([{"name": "a"}])").find("no list of views") != std::string::npos);
+  CHECK(refused(R"([{"name": "a", "main_row": [1]}])").find("not a list of views") != std::string::npos);
+  CHECK(refused(R"([{"name": "a"}])").find("not a list of views") != std::string::npos);
   CHECK(refused(R"([{"name": "a", "main_row": []}, {"name": "a", "main_row": []}])").find("\"a\" twice") !=
         std::string::npos);
 }
@@ -519,15 +520,15 @@ TEST_CASE("A folder that cannot be written is a banner at the start, and what wa
   const std::string in_the_way = GENERATE("workspace", "workspace/runs", "workspace/.probe/x");
   const test::TemporaryFolder folder;
   fs::create_directories((folder / in_the_way).parent_path());
-  overwrite(folder / in_the_way, "a file in its place");
+  overwrite(folder / in_the_way, "a file inside its place");
   CAPTURE(in_the_way);
   {
     Start start(folder.path());
     const auto& banners = start.session.messages().banners();
     REQUIRE(banners.size() == 1);
-    CHECK_THAT(banners[0].text, Catch::StartsWith("Nothing will be kept: " + (folder / "workspace").string()) &&
-                                    Catch::EndsWith(" cannot be written. Save traces by hand."));
-    CHECK(start.log().find("Nothing will be kept: ") != std::string::npos);
+    CHECK_THAT(banners[0].text, Catch::StartsWith("Nothing will be saved: " + (folder / "workspace").string()) &&
+                                    Catch::EndsWith(" cannot be written. Save your runs as traces yourself."));
+    CHECK(start.log().find("Nothing will be saved: ") != std::string::npos);
     start.decode("streaming:window=20");
     CHECK(start.session.runs().size() == 1);
     CHECK_FALSE(start.workspace.state()["saved"].get<bool>());
@@ -574,7 +575,7 @@ TEST_CASE("A state that the disk refuses is not called saved, and is written whe
   start.now += std::chrono::seconds(2);
   start.wait([&] { return !start.session.messages().banners().empty(); });
   CHECK_THAT(start.session.messages().banners()[0].text,
-             Catch::StartsWith("The workspace is not kept for the next start"));
+             Catch::StartsWith("The workspace will not be restored at the next launch"));
   CHECK_FALSE(start.workspace.state()["saved"].get<bool>());
   CHECK(start.workspace.finish());
   fs::remove_all(folder / "workspace/workspace.json");
@@ -590,7 +591,8 @@ TEST_CASE("A setting that cannot be kept is a banner") {
   start.ui.dark = !start.ui.dark;
   start.now += std::chrono::seconds(2);
   start.wait([&] { return !start.session.messages().banners().empty(); });
-  CHECK_THAT(start.session.messages().banners()[0].text, Catch::StartsWith("A setting is not kept for the next start"));
+  CHECK_THAT(start.session.messages().banners()[0].text,
+             Catch::StartsWith("A setting will not be restored at the next launch"));
 }
 
 // The window could not be ended: two runs of one id were saved over each other without end.

@@ -45,8 +45,8 @@ TEST_CASE("comparison_table: parameters that one policy has and the other has no
   CHECK(row(table.asked, "budget").b == "–");
   CHECK_THAT(row(table.asked, "sampling").a, Catch::StartsWith("temperature 0.75, top k 40"));
   CHECK(row(table.asked, "sampling").b == "greedy");
-  CHECK(row(table.asked, "prompt").b == "the same");
-  CHECK(table.tokens == "The same 180 tokens");
+  CHECK(row(table.asked, "prompt").b == "same");
+  CHECK(table.tokens == "Identical: all 180 tokens");
 }
 
 TEST_CASE(
@@ -95,7 +95,7 @@ TEST_CASE("comparison_table: two hybrids of as many heads differ in which heads 
   a.local_heads[0] = a.local_heads[1] = b.local_heads[1] = b.local_heads[3] = 0;
   const ComparisonTable table = comparison_table(a, b, 100);
   CHECK(row(table.asked, "global heads").a == "2 of " + std::to_string(n));
-  CHECK(row(table.asked, "global heads").b == "2 of " + std::to_string(n) + ", 1 of them A's");
+  CHECK(row(table.asked, "global heads").b == "2 of " + std::to_string(n) + ", 1 shared with A");
   b.local_heads = a.local_heads;
   CHECK_FALSE(row(comparison_table(a, b, 100).asked, "global heads").differs());
   b.local_heads.clear();
@@ -177,7 +177,7 @@ TEST_CASE("comparison_table: where tokens part it says so, and looks at nothing 
   RunRecord b = random_run(5, {.policy = "kvpop:budget=40,sinks=4,window=16"});
   b.ids[130] += 1;
   const ComparisonTable table = comparison_table(a, b, 1000);
-  CHECK(table.tokens == "Tokens part at 130");
+  CHECK(table.tokens == "Tokens diverge at 130");
   CHECK(has(table.came_of, "NLL of the first 130"));
   CHECK_FALSE(has(table.came_of, "NLL of all"));
   CHECK(row(table.came_of, "at query").a == "129");
@@ -186,7 +186,7 @@ TEST_CASE("comparison_table: where tokens part it says so, and looks at nothing 
   CHECK_FALSE(CommonOracle::of(a, b));
   CHECK(row(table.came_of, "oracle recall").b == number_text(mean_of(Oracle(b), 129).recall, 4));
   CHECK(row(table.came_of, "NLL of the answer").difference.empty());  // of two texts
-  CHECK_THAT(row(table.came_of, "oracle recall").definition, Catch::Contains("each by the oracle of its own run"));
+  CHECK_THAT(row(table.came_of, "oracle recall").definition, Catch::Contains("each is judged by its own oracle"));
   b.ids[0] += 1;
   const ComparisonTable apart = comparison_table(a, b, 1000);
   CHECK_FALSE(has(apart.came_of, "density"));
@@ -198,7 +198,7 @@ TEST_CASE("comparison_table: a preview has no likelihood and no time, and anothe
   const RunRecord a = random_run(5), b = random_run(5, {.policy = "streaming:sinks=4,window=60"});
   const ComparisonTable table = comparison_table(a, b, 1000, true);
   CHECK_FALSE(has(table.came_of, "NLL"));
-  CHECK_FALSE(has(table.came_of, "ms a token"));
+  CHECK_FALSE(has(table.came_of, "ms per token"));
   CHECK(has(table.came_of, "density"));
   CHECK_THROWS_AS(comparison_table(a, random_run(5, {.n_layers = 3}), 10), Error);
 }

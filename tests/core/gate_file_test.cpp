@@ -106,7 +106,7 @@ TEST_CASE("gate: numbers that are wrong, misspelt or do not fit together are ref
   CHECK_THAT(line("version", 2),
              Catch::Contains("version: 2; expected 1; hint: the file was written by a newer program"));
   CHECK_THAT(line("kind", "magic"), Catch::Contains("kind: unknown kind \"magic\"; expected kvpop_mlstm, kvpop_mlp"));
-  CHECK_THAT(line("treshold", 0.5), Catch::Contains("treshold: a key that gates do not have"));
+  CHECK_THAT(line("treshold", 0.5), Catch::Contains("treshold: an unknown key"));
   CHECK_THAT(line("threshold", "high"), Catch::Contains("threshold: \"high\"; expected a number"));
   CHECK_THAT(line("activation", "relu"), Catch::Contains("activation: \"relu\"; expected silu, gelu or identity"));
   CHECK_THAT(line("delay", 129), Catch::Contains("delay: a delay of 129 tokens in a window of 128"));
@@ -131,10 +131,10 @@ TEST_CASE("gate: a convolution is as wide as the kernel says, and the score come
   const json good = read_json(folder / "gate.json");
   const auto line = [&](const char* key, const json& value) { return error_with(folder, good, key, value); };
   CHECK(good["delay"] == 2);
-  CHECK_THAT(line("kernel", 7), Catch::Contains("gate.json: delay: 2; expected 3, what a kernel of 7 sees behind"));
+  CHECK_THAT(line("kernel", 7), Catch::Contains("gate.json: delay: 2; expected 3, what a kernel of 7 sees after"));
   CHECK_THAT(line("kernel", 4), Catch::Contains("gate.json: kernel: 4; expected an odd number"));
   CHECK_THAT(line("kernel", 0), Catch::Contains("kernel: 0; expected an integer from 1"));
-  CHECK_THAT(line("delay", 0), Catch::Contains("delay: 0; expected 2, what a kernel of 5 sees behind a token"));
+  CHECK_THAT(line("delay", 0), Catch::Contains("delay: 0; expected 2, what a kernel of 5 sees after a token"));
   CHECK_THAT(line("window", 1), Catch::Contains("delay: a delay of 2 tokens in a window of 1"));
   CHECK_THAT(line("n_hidden", 0), Catch::Contains("kernel: 5 in a predictor without a hidden layer"));
   CHECK_THAT(line("kind", "kvzap_mlp"), Catch::Contains("kernel: 5; expected 1: kvzap_mlp has no convolution"));

@@ -118,7 +118,8 @@ TEST_CASE("gate: a DMS model's own configuration is its gate, with the sign turn
   CHECK_THAT(error_of([&] { load_gate(folder.path(), model); }), Catch::Contains("a gate of n_layers 3; expected 4"));
   config["dms_disable_eviction"] = true;
   folder.write("config.json", config.dump());
-  CHECK_THAT(load_error(folder.path()), Catch::Contains("dms_disable_eviction: true: the model evicts nothing"));
+  CHECK_THAT(load_error(folder.path()),
+             Catch::Contains("dms_disable_eviction: true: the model's gates are switched off"));
   config.erase("dms_disable_eviction");
   config["dms_alpha_per"] = "token";
   folder.write("config.json", config.dump());
@@ -143,7 +144,7 @@ TEST_CASE("gate: FastDMS's metadata goes before config.json, nested or not", "[c
   folder.write("dms_metadata.json", "{}");
   CHECK(load_gate(folder.path()).config.window == 257);  // FastDMS's own default
   folder.write("dms_metadata.json", R"({"sidecar":{"path":"x.safetensors"}})");
-  CHECK_THAT(load_error(folder.path()), Catch::Contains("sidecar: a gate in a file of its own"));
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("sidecar: a gate in a separate file"));
 }
 
 TEST_CASE("gate: DMS with separate projections takes them from the model's weights", "[core][gate]") {

@@ -107,10 +107,10 @@ TEST_CASE("gate: a mapping that is wrong is refused by its key", "[core][gate]")
     return load_error(folder.path());
   };
   CHECK_THAT(line("files", {"../x.safetensors"}),
-             Catch::Contains("files: \"../x.safetensors\" leads out of the folder"));
-  CHECK_THAT(line("files", {"/etc/passwd"}), Catch::Contains("files: \"/etc/passwd\" leads out of the folder"));
+             Catch::Contains("files: \"../x.safetensors\" points outside the folder"));
+  CHECK_THAT(line("files", {"/etc/passwd"}), Catch::Contains("files: \"/etc/passwd\" points outside the folder"));
   CHECK_THAT(line("files", json::array()), Catch::Contains("files: missing or empty"));
-  CHECK_THAT(line("files", "x"), Catch::Contains("files: no list; expected a list of texts"));
+  CHECK_THAT(line("files", "x"), Catch::Contains("files: not a list; expected a list of texts"));
   CHECK_THAT(line("files", {"x.gguf"}), Catch::Contains("x.gguf: neither a .safetensors nor a .pt file"));
   CHECK_THAT(line("files", {"x.safetensors", "x.safetensors"}), Catch::Contains("0.w: also in"));
   CHECK_THAT(line("tensors", json::object()),
@@ -120,7 +120,7 @@ TEST_CASE("gate: a mapping that is wrong is refused by its key", "[core][gate]")
              Catch::Contains("tensors.w3: no tensor of this kind; expected w2, b2"));
   CHECK_THAT(line("tensors", {{"w2", "{layer}.v"}}),
              Catch::Contains("{layer}.v: tensor missing in every layer; expected w2"));
-  CHECK_THAT(line("transpose", {"b2"}), Catch::Contains("transpose: \"b2\"; expected names that stand in \"tensors\""));
+  CHECK_THAT(line("transpose", {"b2"}), Catch::Contains("transpose: \"b2\"; expected names listed in \"tensors\""));
   CHECK_THAT(line("kind", "dms"), Catch::Contains("kind: a kind without tensors"));
   CHECK_THAT(line("format", "kvscope-gate"), Catch::Contains("expected kvscope-gate-mapping"));
   CHECK_THAT(line("window", 128), Catch::Contains("a gate of n_layers 1; expected 3"));

@@ -122,12 +122,11 @@ TEST_CASE("gate wg_kv: a gate of another model is refused by what differs", "[co
   };
   const std::string file = (kGolden / "wg_kv_parameters.pt").string();
   CHECK(line([](ModelConfig& m) { m.n_layers = 3; }) ==
-        file + ": a gate of n_layers 2; expected 3, as the model has; hint: the gate was made for another model");
+        file + ": a gate of n_layers 2; expected 3, as the model has; hint: the gate is for another model");
   CHECK_THAT(line([](ModelConfig& m) { m.n_layers = 1; }), Catch::Contains("n_layers 2; expected 1"));
   CHECK(line([](ModelConfig& m) { m.n_kv_heads = 4; }) ==
-        file + ": " + kPrefix +
-            "conv2.weight: shape [2, 6, 1]; expected [4, M, 1]; hint: the gate was made for another " +
-            "model, or is of another kind");
+        file + ": " + kPrefix + "conv2.weight: shape [2, 6, 1]; expected [4, M, 1]; hint: the gate is for another " +
+            "model, or of another kind");
   CHECK_THAT(line([](ModelConfig& m) { m.head_dim = 8; }),
              Catch::Contains(kPrefix + "pre_key_norm.weight: shape [4]; expected [8]"));
 }
@@ -149,7 +148,7 @@ TEST_CASE("gate wg_kv: missing, odd and unknown parts are refused by name", "[co
   const std::string with_values = line([](const std::string& name) {
     return name == kPrefix + "pre_key_norm.weight" ? kPrefix + "value_norm.weight" : name;
   });
-  CHECK_THAT(with_values, Catch::Contains("value_norm.weight: a part of the gate that is not known") &&
+  CHECK_THAT(with_values, Catch::Contains("value_norm.weight: an unknown part of the gate") &&
                               Catch::Contains("hint: gates that read values too are not supported"));
   CHECK_THAT(
       line([](const std::string& name) { return "x." + name; }),

@@ -34,7 +34,7 @@ std::vector<Case> foreign_files() {
   tar.replace(257, 5, "ustar");
   const std::string good = small_file(kPickle);
   return {
-      {"nothing", "", "empty file; expected a .pt file; hint: the download did not begin"},
+      {"nothing", "", "empty file; expected a .pt file; hint: the download did not start"},
       {"text", "not a checkpoint", "not a ZIP archive; expected a .pt file as torch.save writes it"},
       {"a web page", "<!doctype html><html>404</html>", "HTML page"},
       {"a Git LFS pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:3f2a8888deadbeef\nsize 49\n",
@@ -52,8 +52,8 @@ std::vector<Case> end_records() {
   std::string two_disks = small_file(kPickle);
   two_disks[two_disks.size() - 18] = 1;
   return {
-      {"a comment", shaped({.comment = "hello"}), "end record: 5 bytes of comment or foreign data behind it"},
-      {"bytes behind", shaped({.behind = "xx"}), "end record: 2 bytes of comment or foreign data behind it"},
+      {"a comment", shaped({.comment = "hello"}), "end record: 5 bytes of comment or foreign data after it"},
+      {"bytes behind", shaped({.behind = "xx"}), "end record: 2 bytes of comment or foreign data after it"},
       {"a comment that hides behind its length",
        shaped({.wide = false}).substr(0, shaped({.wide = false}).size() - 2) + "\5" + std::string(1, '\0'),
        "end record: a comment of 5 bytes; expected none"},
@@ -66,7 +66,7 @@ std::vector<Case> end_records() {
       {"a directory too short", shaped({.wide = false, .size = 46}), "end record: a directory of 46 bytes"},
       {"a gap behind the directory", shaped({.between = "gap"}), "end record: a directory of"},
       {"an entry too many", shaped({.wide_entries = 5, .n_entries = 5}), "directory: no entry at its byte"},
-      {"an entry too few", shaped({.wide_entries = 3, .n_entries = 3}), "bytes behind its last entry"},
+      {"an entry too few", shaped({.wide_entries = 3, .n_entries = 3}), "bytes after its last entry"},
       {"65,000 entries", shaped({.wide_entries = 65000, .n_entries = 65000}), "65000 entries; expected at most 4096"},
       {"no entries", zip_file({}, {.wide = false}), "an archive without entries"},
   };
@@ -98,7 +98,7 @@ std::vector<Case> entries() {
       {"a header past the end", first([](auto& p) { p.offset = 0xffffff; }), "data past the archive's directory"},
       {"no local header", first([](auto& p) { p.offset = 1; }), "a/data/0: no local header at byte 1"},
       {"another local name", first([](auto& p) { p.local_name = "a/data/1"; }),
-       "a/data/0: another name in the local header"},
+       "a/data/0: a different name in the local header"},
       {"another local size", first([](auto& p) { p.local_size = 15; }),
        "a/data/0: 15 bytes by the local header; expected 16 as in the directory"},
       {"stored size of its own", first([](auto& p) { p.stored = 15; }), "a/data/0: 15 bytes stored for 16"},
@@ -154,7 +154,7 @@ std::vector<Case> fields() {
       {"its directory in the second file", edited(kRecord - 20), "zip64 end record: an archive of several files"},
       {"its entries here and in all", edited(kRecord - 24, 3), "zip64 end record: an archive of several files"},
       {"no header where an entry begins", edited_entry(0, 'X'), "directory: no entry at its byte 0"},
-      {"a name past the directory", edited_entry(29, 'x'), "directory: an entry that passes its end"},
+      {"a name past the directory", edited_entry(29, 'x'), "directory: an entry that runs past its end"},
       {"an entry in another file", edited_entry(34, 1), "a/data.pkl: an entry in another file of the archive"},
   };
 }

@@ -132,7 +132,7 @@ TEST_CASE("heads: damaged and foreign head files are one line that names file an
        {"json", "[]", "format: missing"},
        {"json", R"({"format": "kvscope-heads", "version": 2})", "version: 2"},
        {"json", R"({"format": "kvscope-heads", "version": 1})", "full: missing"},
-       {"json", R"({"format": "kvscope-heads", "version": 1, "windw": 4})", "\"windw\": a key that is not known"},
+       {"json", R"({"format": "kvscope-heads", "version": 1, "windw": 4})", "\"windw\": an unknown key"},
        {"json", R"({"format": "kvscope-heads", "version": 1, "full": [[1, 0, 2], [0, 0, 0]]})", "neither 0 nor 1"},
        {"json", R"({"format": "kvscope-heads", "version": 1, "full": [[1, 0, 0], [0, 0]]})", "a row of 2"},
        {"json", R"({"format": "kvscope-heads", "version": 1, "full": [[1, 0, 0], [0, 0, 0]], "selected": 2})",
@@ -162,7 +162,7 @@ TEST_CASE("heads: damaged and foreign head files are one line that names file an
        {"hf",
         R"({"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 4, "num_key_value_heads": 5})",
         "2 x 5 heads; expected 2 x 3"},
-       {"block", R"({"block_configs": {}})", "block_configs: missing, or no list"},
+       {"block", R"({"block_configs": {}})", "block_configs: missing, or not a list"},
        {"block", R"({"block_configs": [{"ffn": {}}, {}]})", "block_configs[0]"},
        {"block", R"({"block_configs": [{"attention": {"n_heads_in_group": 2, "sparsify": ["q"]}}, {}]})",
         "block_configs[0].attention.sparsify: set"},
@@ -190,9 +190,9 @@ TEST_CASE("heads: damaged and foreign head files are one line that names file an
        {"headkv", R"({"0-0": [1], "0-1": [1], "0-2": [1], "0-3": [1], "0-4": [1], "0-5": [1]})",
         "1 x 6 heads; expected"},
        {"json", "{}", "format: missing"},
-       {"json", R"({"format": "kvscope-heads", "version": 1, "full": 7})", "full: no table"},
-       {"json", R"({"format": "kvscope-heads", "version": 1, "full": [7]})", "full: a row that is no list"},
-       {"json", R"({"format": "kvscope-heads", "version": 1, "full": [[]]})", "full: a row that is no list"},
+       {"json", R"({"format": "kvscope-heads", "version": 1, "full": 7})", "full: not a table"},
+       {"json", R"({"format": "kvscope-heads", "version": 1, "full": [7]})", "full: a row that is not a list"},
+       {"json", R"({"format": "kvscope-heads", "version": 1, "full": [[]]})", "full: a row that is not a list"},
        {"json", R"({"format": "kvscope-heads", "version": 1, "full": [["x", 0, 0], [0, 0, 0]]})", "; expected numbers"},
        {"rlkv", "1\t0\n1\n", "line 2"},
        {"rlkv", "1\t0\n1\t0\n", "2 x 2 heads; expected 2 x 3"},
@@ -224,7 +224,7 @@ TEST_CASE("heads: what a head file says of a model that is not named must be eno
       {"json", R"("tied_chosen": 7)", "tied_chosen"},
       {"json", R"("runs": -1)", "runs"},
       {"json", R"("group_size": 5000)", "group_size"},
-      {"hf", R"("layer_types": 4)", "layer_types: missing, or no list"},
+      {"hf", R"("layer_types": 4)", "layer_types: missing, or not a list"},
       {"hf", R"("layer_types": [])", "layer_types: an empty list"},
       {"hf", R"("layer_types": ["full_attention", 4])", "layer_types[1]: \"4\"; expected full_attention"},
       {"hf", R"("layer_types": ["full_attention"], "sliding_window": 4)", "num_key_value_heads: missing"},
@@ -264,8 +264,8 @@ TEST_CASE("heads: tables with more layers or heads than any model has are refuse
   for (int i = 0; i < 4096; ++i) rows += ",[0]", row += ",0";
   const TempFolder folder;
   const auto tall = folder.write("tall", text(rows + "]")), wide = folder.write("wide", text(row + "]]"));
-  CHECK_THAT(error_of([&] { read("json", tall, {}); }), Contains("full: no table; expected a row a layer"));
-  CHECK_THAT(error_of([&] { read("json", wide, {}); }), Contains("full: a row that is no list"));
+  CHECK_THAT(error_of([&] { read("json", tall, {}); }), Contains("full: not a table; expected a row per layer"));
+  CHECK_THAT(error_of([&] { read("json", wide, {}); }), Contains("full: a row that is not a list"));
 }
 
 TEST_CASE("heads: a choice that no format can say is refused before anything is written", "[core][heads]") {
@@ -283,7 +283,7 @@ TEST_CASE("heads: a choice that no format can say is refused before anything is 
   CHECK_THAT(refusal("hf", choice(0, 0, 2), ExitCode::usage), Contains("hf: window: 0; expected 1 or more tokens"));
   CHECK_THAT(refusal("block", choice(4, 0, 2), ExitCode::usage), Contains("block: window: 0"));
   CHECK_THAT(refusal("block", choice(4, 8, 0), ExitCode::usage),
-             Contains("n_heads_in_group: a model whose query heads"));
+             Contains("n_heads_in_group: a model with an unknown number of query heads"));
   for (const char* format : {"json", "duo"}) {
     CHECK_THAT(refusal(format, choice(-1, 8, 2), ExitCode::usage), Contains("a negative sink or recent size"));
     CHECK_THAT(refusal(format, choice(4, -1, 2), ExitCode::usage), Contains("a negative sink or recent size"));
@@ -295,7 +295,7 @@ TEST_CASE("heads: a choice that no format can say is refused before anything is 
   }
   HeadChoice odd = choice(4, 8, 2);
   odd.origin.facts = "[1]";
-  CHECK_THAT(refusal("json", odd, ExitCode::internal), Contains("facts: no JSON object"));
+  CHECK_THAT(refusal("json", odd, ExitCode::internal), Contains("facts: not a JSON object"));
 }
 
 TEST_CASE("heads: a file cut at any byte is an error or the whole choice, and never another", "[core][heads]") {

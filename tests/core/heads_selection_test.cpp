@@ -63,7 +63,7 @@ TEST_CASE("heads: the densest are chosen, ties go to the lower layer, then the l
   CHECK(tied.n_tied_chosen == 1);
   REQUIRE(warnings_of(tied).size() == 1);
   CHECK(warnings_of(tied)[0] ==
-        "heads 0.2, 1.2 (layer.head) keep equally many tokens, and only 1 of them are global: the first ones");
+        "heads 0.2, 1.2 (layer.head) keep equally many tokens, but only 1 of them are global: the first ones");
   CHECK(warnings_of(densest_heads({&run}, 2.0 / 6)).empty());
 }
 
@@ -93,7 +93,7 @@ TEST_CASE("heads: every strategy has a coverage, and C and D take as many heads 
   CHECK(a.coverage == 1);
   CHECK(b.full == std::vector<float>{0, 0, 0, 1, 1, 1});
   CHECK(b.coverage == Approx(7.0 / 15));
-  CHECK(describe(b) == "3 of 6 heads global, share 0.5, coverage 46.67 % of the long-range entries retained");
+  CHECK(describe(b) == "3 of 6 heads global, share 0.5, coverage 46.67 % of the kept long-range entries");
   const HeadSelection c = by(HeadStrategy::c, b.n_selected()), d = by(HeadStrategy::d, b.n_selected());
   CHECK(c.n_selected() == 3);
   CHECK(d.full == std::vector<float>{0, 1, 1, 1, 0, 0});
@@ -102,7 +102,7 @@ TEST_CASE("heads: every strategy has a coverage, and C and D take as many heads 
         choose_heads({&run}, {.strategy = HeadStrategy::c, .count = 3, .seed = 6}).full);
   CHECK(choose_heads({&run}, {}).n_selected() == 2);  // a quarter of 6, rounded
 
-  CHECK_THAT(error_of([&] { by(HeadStrategy::a, 3); }), Contains("its share is its own, 6 of 6 heads"));
+  CHECK_THAT(error_of([&] { by(HeadStrategy::a, 3); }), Contains("this strategy has a fixed share, 6 of 6 heads"));
   CHECK_THAT(error_of([&] { by(HeadStrategy::d, 7); }), Contains("0 to 6, the model's KV heads"));
   CHECK_THAT(error_of([&] { choose_heads({&run}, {.share = 0.5, .count = 3}); }), Contains("one of them"));
   CHECK_THAT(error_of([&] { choose_heads({&run}, {.seed = 1}); }), Contains("strategy c"));
@@ -127,7 +127,7 @@ TEST_CASE("heads: a density made by one threshold on KVpop's scores is warned of
   run.policy = PolicySpec::parse("threshold:window=4,sinks=0");
   run.scorer.kind = "kvpop_mlstm";
   REQUIRE(warnings_of(choose_heads({&run}, {})).size() == 1);
-  CHECK_THAT(warnings_of(choose_heads({&run}, {}))[0], Contains("kvpop_mlstm have no common zero"));
+  CHECK_THAT(warnings_of(choose_heads({&run}, {}))[0], Contains("kvpop_mlstm are not comparable across heads"));
   CHECK(warnings_of(choose_heads({&run}, {.strategy = HeadStrategy::b})).empty());  // goes by no density
   run.scorer.kind = GENERATE("sp_kv", "wg_kv", "dms", "kvzap_mlp", "random");
   CHECK(warnings_of(choose_heads({&run}, {})).empty());
@@ -152,7 +152,7 @@ TEST_CASE("heads: coverage is the share of retained long-range entries in the ch
   CHECK(densest_heads({&run}, 1).coverage == 1);
   const RunRecord none = run_that_retains({0, 0, 0, 0, 0, 0});
   CHECK(std::isnan(densest_heads({&none}, 1).coverage));
-  CHECK_THAT(describe(densest_heads({&none}, 1)), Contains("no long-range entry was retained"));
+  CHECK_THAT(describe(densest_heads({&none}, 1)), Contains("no long-range entry was kept"));
 }
 
 TEST_CASE("heads: entries are summed over all runs before heads are compared", "[core][heads]") {

@@ -44,17 +44,18 @@ TEST_CASE("A share that leaves less than sinks and window take is raised to them
   REQUIRE(raised);
   CHECK(raised->wanted == 31);
   CHECK(raised->least == 68);
-  CHECK(describe_raised(*raised, 125) == "25 % of 125 tokens = 31, raised to 68: sinks and window take that many");
+  CHECK(describe_raised(*raised, 125) == "25 % of 125 = 31 tokens, raised to the minimum of 68 (sinks + window)");
   const PolicySpec pool = PolicySpec::parse("kvpop:keep=25%,sinks=4,window=64,capacity=pooled,interval=32");
   CHECK(describe_raised(*raised_budget(pool, 200), 200) ==
-        "25 % of 200 tokens = 50, raised to 100: sinks, window and interval take that many");
+        "25 % of 200 = 50 tokens, raised to the minimum of 100 (sinks + window + interval)");
   CHECK_FALSE(raised_budget(PolicySpec::parse("kvpop:keep=25%,sinks=4,window=64"), 400));
   CHECK_FALSE(raised_budget(PolicySpec::parse("kvpop:budget=31,sinks=4,window=64"), 125));
   CHECK_FALSE(raised_budget(PolicySpec::parse("full"), 125));
   CHECK_FALSE(raised_budget(PolicySpec::parse("kvpop:keep=25%"), 0));  // nobody knows how long the run will be
   const auto shared = raised_budget(PolicySpec::parse("h2o:compression=8x"), 64);
   REQUIRE(shared);
-  CHECK_THAT(describe_raised(*shared, 64), Catch::StartsWith("a factor of 8 on 64 tokens = 8, raised to "));
+  CHECK_THAT(describe_raised(*shared, 64),
+             Catch::StartsWith("8x compression of 64 = 8 tokens, raised to the minimum of "));
   CHECK(runs_with(PolicySpec::parse("h2o"), shared->least, 64));
   CHECK_FALSE(runs_with(PolicySpec::parse("h2o"), shared->least - 1, 64));
 }

@@ -66,22 +66,20 @@ TEST_CASE("explain_token: a run by hand has the lifetimes that the sentences spe
 TEST_CASE("explain_token: a token displaced by a newcomer", "[core][explain]") {
   const RunRecord run = hand_run();
   const std::string sentence =
-      "Token 1 \" the\" left layer 0 head 0 at query 6: it was the weakest of 2 kept tokens (effective score −1.00) "
-      "when token 4 \"\\xE2\\x82\" (0.50) left the window; margin 1.50. At its eviction, query 6, an "
-      "oracle of 2 tokens, as many as this head keeps then, would have kept token 1: wrong eviction.";
+      "Token 1 \" the\" was evicted from layer 0 head 0 at query 6: its effective score −1.00 made it the weakest of "
+      "2 kept tokens when token 4 \"\\xE2\\x82\", score 0.50, left the window (margin 1.50). Wrong: an oracle with "
+      "the same 2 slots would have kept it.";
   CHECK(explain(run, 1, 6) == sentence);
   CHECK(explain(run, 1, 8) == sentence);  // at any later query too
   CHECK_THAT(explain(run, 2, 8),
-             Catch::Matchers::EndsWith(" At its eviction, query 8, an oracle of 2 tokens, as many as this head keeps "
-                                       "then, would not have kept token 2 either: right eviction."));
+             Catch::Matchers::EndsWith(" Correct: an oracle with the same 2 slots would have evicted it too."));
 }
 
 TEST_CASE("explain_token: a newcomer that loses", "[core][explain]") {
-  CHECK(
-      explain(hand_run(), 3, 5) ==
-      "Token 3 \" \\\"x\\\"\\t\" left layer 0 head 0 at query 5, on leaving the window: its effective score −2.00 was "
-      "below that of token 1 \" the\" (−1.00), the weakest of 2 kept tokens; margin 1.00. At its eviction, query 5, an "
-      "oracle of 2 tokens, as many as this head keeps then, would have kept token 3: wrong eviction.");
+  CHECK(explain(hand_run(), 3, 5) ==
+        "Token 3 \" \\\"x\\\"\\t\" was evicted from layer 0 head 0 at query 5: when it left the window, its effective "
+        "score −2.00 was below the −1.00 of token 1 \" the\", the weakest of 2 kept tokens (margin 1.00). Wrong: an "
+        "oracle with the same 2 slots would have kept it.");
 }
 
 TEST_CASE("explain_token: a newcomer that ties loses to the older token", "[core][explain]") {
@@ -90,9 +88,8 @@ TEST_CASE("explain_token: a newcomer that ties loses to the older token", "[core
   run.contests.clear();
   policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
   CHECK_THAT(explain(run, 3, 5),
-             Catch::Matchers::Contains("its effective score −1.00 only equalled that of token 1 \" the\" "
-                                       "(−1.00), the weakest of 2 kept tokens, and of equals the older "
-                                       "stays."));
+             Catch::Matchers::Contains("its effective score −1.00 equalled the −1.00 of token 1 \" the\", the "
+                                       "weakest of 2 kept tokens. Ties keep the older token."));
 }
 
 TEST_CASE("explain_token: scores that nearly tie are shown with the decimals that differ", "[core][explain]") {
@@ -101,35 +98,35 @@ TEST_CASE("explain_token: scores that nearly tie are shown with the decimals tha
   run.contests.clear();
   policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
   CHECK_THAT(explain(run, 3, 5), Catch::Matchers::Contains("−1.00025 was below") &&
-                                     Catch::Matchers::Contains("(−1.00000)") &&
-                                     Catch::Matchers::Contains("margin 0.00025."));
+                                     Catch::Matchers::Contains("the −1.00000 of token 1") &&
+                                     Catch::Matchers::Contains("(margin 0.00025)."));
 }
 
 TEST_CASE("explain_token: kept tokens, by contest and by a free place", "[core][explain]") {
   const RunRecord run = hand_run();
   CHECK(explain(run, 6, 8) ==
-        "Token 6 \"7\" is kept by layer 0 head 0 at query 8: on leaving the window at query 8 its effective score 0.70 "
-        "beat token 2 \"\\n\" (0.50), the weakest of 2 kept tokens; margin 0.20. At query 8 an oracle of 2 tokens, "
-        "as many as this head keeps then, keeps token 6 too: rightly kept.");
+        "Token 6 \"7\" is kept by layer 0 head 0 at query 8: when it left the window at query 8, its effective score "
+        "0.70 beat the 0.50 of token 2 \"\\n\", the weakest of 2 kept tokens (margin 0.20). Correct: at query 8 an "
+        "oracle with the same 2 slots keeps it too.");
   CHECK(explain(run, 2, 4) ==
-        "Token 2 \"\\n\" is kept by layer 0 head 0 at query 4: on leaving the window at query 4 it found a free place "
-        "among 2. It leaves at query 8. Nothing had to be chosen at query 4: the oracle does not judge that.");
-  CHECK_THAT(explain(run, 5, 8), Catch::Matchers::EndsWith("does not keep token 5: wrongly kept."));
+        "Token 2 \"\\n\" is kept by layer 0 head 0 at query 4: when it left the window at query 4, there was room: 2 "
+        "slots. It is evicted at query 8. No choice was needed at query 4, so there is no verdict.");
+  CHECK_THAT(explain(run, 5, 8),
+             Catch::Matchers::EndsWith("Wrong: at query 8 an oracle with the same 2 slots does not keep it."));
 }
 
 TEST_CASE("explain_token: sinks, the window, the future and what is not there", "[core][explain]") {
   const RunRecord run = hand_run();
-  CHECK(explain(run, 0, 8) == "Token 0 \"<s>\" is a sink, among the first 1 token: layer 0 head 0 never evicts it.");
+  CHECK(explain(run, 0, 8) == "Token 0 \"<s>\" is a sink: layer 0 head 0 never evicts the first 1 token.");
   CHECK(explain(run, 3, 4) ==
-        "Token 3 \" \\\"x\\\"\\t\" is in the window of query 4 in layer 0 head 0: the newest 2 tokens always stay. It "
-        "leaves the window at query 5 and the cache with it.");
-  CHECK(
-      explain(run, 5, 6) ==
-      "Token 5 \" Thus\" is in the window of query 6 in layer 0 head 0: the newest 2 tokens always stay. It leaves the "
-      "window at query 7 and is kept then.");
-  CHECK_THAT(explain(run, 8, 8), Catch::Matchers::Contains("after the end of the run: no decision was made."));
+        "Token 3 \" \\\"x\\\"\\t\" is in the window of query 4 in layer 0 head 0: the newest 2 tokens always stay. "
+        "It leaves the window at query 5 and is evicted then.");
+  CHECK(explain(run, 5, 6) ==
+        "Token 5 \" Thus\" is in the window of query 6 in layer 0 head 0: the newest 2 tokens always stay. It leaves "
+        "the window at query 7 and stays in the cache.");
+  CHECK_THAT(explain(run, 8, 8), Catch::Matchers::Contains("after the end of the run, so no decision was made."));
   CHECK_THAT(explain(run, 8, 8), !Catch::Matchers::Contains("\x1B"));
-  CHECK(explain(run, 5, 3) == "Token 5 \" Thus\" is not there yet at query 3.");
+  CHECK(explain(run, 5, 3) == "Token 5 \" Thus\" comes after query 3.");
   CHECK(explain(run, 9, 8) == "There is no token 9: the run has 9 tokens.");
   CHECK(explain(run, -1, 8) == "There is no token -1: the run has 9 tokens.");
   CHECK(explain_token(run, 1, 0, 0, 8) == "There is no layer 1 head 0.");
@@ -143,28 +140,27 @@ TEST_CASE("explain_token: of a pool the lowest that stayed in any head is named"
   CHECK(run.evict_at.row(0, 0) == std::vector<std::int32_t>{kNever, 5, 7, 5, 6, kNever, 8, kUndecided, kUndecided});
   CHECK(run.evict_at.row(0, 1) ==
         std::vector<std::int32_t>{kNever, kNever, 6, kNever, 8, 7, kNever, kUndecided, kUndecided});
-  CHECK(
-      explain(run, 1, 8) ==
-      "Token 1 \" the\" left layer 0 head 0 at query 5: the pool of all heads was full, and its effective score −1.00 was "
-      "below 0.50, the lowest that stayed in any head; margin 1.50. The oracle is not known for this run.");
+  CHECK(explain(run, 1, 8) ==
+        "Token 1 \" the\" was evicted from layer 0 head 0 at query 5: effective score −1.00 ranked below the pool "
+        "cutoff of 0.50 (margin 1.50). The shared pool was full. This run has no oracle, so there is no verdict.");
   // The contest names the strongest that the head lost; the others are told by their own scores.
-  CHECK_THAT(explain(run, 3, 8), Catch::Matchers::Contains("its effective score −2.00 was below 0.50"));
+  CHECK_THAT(explain(run, 3, 8),
+             Catch::Matchers::Contains("effective score −2.00 ranked below the pool cutoff of 0.50"));
   CHECK_THAT(
       explain_token(run, 0, 1, 2, 8),
-      Catch::Matchers::Contains("only equalled 0.50, the lowest that stayed in any head; of equals the older stays"));
-  CHECK_THAT(explain_token(run, 0, 1, 1, 8),
-             Catch::Matchers::Contains(
-                 "its score 3 is among the best of all heads, which share 2 places a head in the mean."));
-  CHECK_THAT(explain_token(run, 0, 1, 1, 4), Catch::Matchers::Contains("dense prefill, compressed at 5."));
+      Catch::Matchers::Contains("equalled the pool cutoff of 0.50. Ties keep the older token, then the one in the "
+                                "lower layer and head."));
+  CHECK_THAT(
+      explain_token(run, 0, 1, 1, 8),
+      Catch::Matchers::Contains("its score 3 ranks among the best in the shared pool (2 slots per head on average)."));
+  CHECK_THAT(explain_token(run, 0, 1, 1, 4),
+             Catch::Matchers::Contains("the prompt is dense, and eviction starts at query 5."));
 }
 
 TEST_CASE("explain_token: a pool that is cut at times was not full, it was cut to have room", "[core][explain]") {
   const RunRecord run = pooled_run("kvpop:budget=5,sinks=1,window=2,capacity=pooled,interval=2");
   REQUIRE(run.evict_at.row(0, 0)[3] % 2 == 0);
-  CHECK_THAT(explain(run, 3, 8),
-             Catch::Matchers::Contains(
-                 ": the pool of all heads was cut, as every 2 queries, to have room until the next time, and its "
-                 "effective score −2.00 was below"));
+  CHECK_THAT(explain(run, 3, 8), Catch::Matchers::Contains("The shared pool is trimmed every 2 queries."));
   const auto note = [](const char* policy) {
     const PolicySpec spec = PolicySpec::parse(policy);
     const RetentionGeometry geometry = spec.geometry(9);
@@ -173,10 +169,9 @@ TEST_CASE("explain_token: a pool that is cut at times was not full, it was cut t
         .note;
   };
   CHECK(note("kvpop:budget=5,sinks=1,window=2,capacity=pooled,interval=2") ==
-        "This head has lost nothing yet: all heads share 2 places a head in the mean, and nothing competes while there "
-        "is room until the next cut, every 2 queries.");
+        "Nothing evicted yet. All heads share one pool (2 slots per head on average), trimmed every 2 queries.");
   CHECK_THAT(note("kvpop:budget=5,sinks=1,window=2,capacity=pooled"),
-             Catch::Matchers::EndsWith("nothing competes before the prompt ends."));
+             Catch::Matchers::EndsWith("Nothing is evicted before the prompt ends."));
   const auto in_answer = [](const char* policy) {  // nothing is dense there
     const PolicySpec spec = PolicySpec::parse(policy);
     RetentionPlan plan = policy_of(spec).plan(spec, spec.geometry(9));
@@ -184,10 +179,10 @@ TEST_CASE("explain_token: a pool that is cut at times was not full, it was cut t
     return policy_of(spec).log({.spec = spec, .geometry = spec.geometry(9), .plan = plan, .local = false}).note;
   };
   CHECK(in_answer("kvpop:budget=5,sinks=1,window=2,capacity=pooled") ==
-        "This head has lost nothing yet: all heads share 2 places a head in the mean.");
+        "Nothing evicted yet. All heads share one pool (2 slots per head on average).");
   CHECK(note("h2o:budget=5,window=2") ==
-        "Nothing has left yet: the head holds up to 5 tokens; nothing competes before the prompt ends.");
-  CHECK(in_answer("h2o:budget=5,window=2") == "Nothing has left yet: the head holds up to 5 tokens.");
+        "Nothing evicted yet. The head holds up to 5 tokens. Nothing is evicted before the prompt ends.");
+  CHECK(in_answer("h2o:budget=5,window=2") == "Nothing evicted yet. The head holds up to 5 tokens.");
 }
 
 TEST_CASE("explain_token: a threshold compares the score with the threshold", "[core][explain]") {
@@ -197,13 +192,11 @@ TEST_CASE("explain_token: a threshold compares the score with the threshold", "[
   policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
   run.future_mass = HeadSeries<float>();
   CHECK(explain(run, 3, 8) ==
-        "Token 3 \" \\\"x\\\"\\t\" left layer 0 head 0 at query 5: its score −2.00 is below the threshold 0.50; margin "
-        "2.50. "
-        "The oracle is not known for this run.");
-  CHECK(
-      explain(run, 6, 8) ==
-      "Token 6 \"7\" is kept by layer 0 head 0 at query 8: its score 0.70 reaches the threshold 0.50; margin 0.20. The "
-      "oracle is not known for this run.");
+        "Token 3 \" \\\"x\\\"\\t\" was evicted from layer 0 head 0 at query 5: its score −2.00 is below the "
+        "threshold 0.50 (margin 2.50). This run has no oracle, so there is no verdict.");
+  CHECK(explain(run, 6, 8) ==
+        "Token 6 \"7\" is kept by layer 0 head 0 at query 8: its score 0.70 reaches the threshold 0.50 (margin 0.20). "
+        "This run has no oracle, so there is no verdict.");
 }
 
 TEST_CASE("explain_token: streaming and full caches say their rule", "[core][explain]") {
@@ -213,22 +206,20 @@ TEST_CASE("explain_token: streaming and full caches say their rule", "[core][exp
   policy_lifetimes(run.policy, 9, {}, 9, run.evict_at.row(0, 0));
   run.future_mass = HeadSeries<float>();
   CHECK(explain(run, 5, 8) ==
-        "Token 5 \" Thus\" left layer 0 head 0 at query 7 with the window: this policy keeps only 1 sink and the "
-        "newest 2 "
-        "tokens. The oracle is not known for this run.");
+        "Token 5 \" Thus\" was evicted from layer 0 head 0 at query 7: this policy keeps only 1 sink and the newest "
+        "2 tokens. This run has no oracle, so there is no verdict.");
   const RunRecord full = test::random_run(1, {.policy = "full"});
   CHECK_THAT(explain(full, 10, 100),
-             Catch::Matchers::Contains("is kept by layer 0 head 0 at query 100: a full cache evicts "
-                                       "nothing."));
+             Catch::Matchers::Contains("is kept by layer 0 head 0 at query 100: a full cache evicts nothing."));
 }
 
 TEST_CASE("explain_token: a run whose contests were not recorded says so", "[core][explain]") {
   RunRecord run = hand_run();
   run.contests.clear();
   CHECK_THAT(explain(run, 1, 8),
-             Catch::Matchers::StartsWith("Token 1 \" the\" left layer 0 head 0 at query 6; no contest was "
-                                         "recorded for it."));
-  CHECK_THAT(explain(run, 6, 8), Catch::Matchers::Contains("no contest was recorded"));
+             Catch::Matchers::StartsWith(
+                 "Token 1 \" the\" was evicted from layer 0 head 0 at query 6. No contest was recorded for it."));
+  CHECK_THAT(explain(run, 6, 8), Catch::Matchers::Contains("No contest was recorded"));
 }
 
 TEST_CASE("explain_token: every token of every query of random runs gets a sentence", "[core][explain]") {
@@ -240,7 +231,7 @@ TEST_CASE("explain_token: every token of every query of random runs gets a sente
       const std::string sentence = explain_token(run, 1, 2, t, q);
       INFO(sentence);
       REQUIRE(sentence.back() == '.');
-      REQUIRE(sentence.find("no contest") == std::string::npos);
+      REQUIRE(sentence.find("o contest") == std::string::npos);
       REQUIRE(sentence.find("not recorded") == std::string::npos);
     }
   }
@@ -253,6 +244,6 @@ TEST_CASE("explain_token: once the policy has changed, the sentence says of whic
   run.changes = {{7, PolicySpec::parse("streaming:sinks=1,window=2")}};
   CHECK(explain(run, 1, 6) == before);
   CHECK(explain(run, 1, 8) == after +
-                                  " The policy was changed at query 7 to streaming:sinks=1,window=2; this speaks "
-                                  "of the one the run began with.");
+                                  " At query 7 the policy changed to streaming:sinks=1,window=2. This explanation is "
+                                  "for the policy that the run began with.");
 }

@@ -73,7 +73,7 @@ TEST_CASE("output error: what was not measured is nowhere", "[core][metric][outp
   CHECK(std::isnan(mean(output_error_at(run, 100))));
   CHECK(output_error_curve(run, 0).values.empty());
   CHECK(std::isnan(output_error_curve(run, 0).mean.value));
-  CHECK(output_error_note(run, 100) == "The run's output error was not measured (--output-error).");
+  CHECK(output_error_note(run, 100) == "Not measured in this run (--output-error).");
 }
 
 TEST_CASE("output error: the note counts queries and heads", "[core][metric][output_error]") {

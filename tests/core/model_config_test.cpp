@@ -301,7 +301,7 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
        "rope_scaling.high_freq_factor: not above low_freq_factor"},
       {"rope_parameters",
        {{"full_attention", {{"rope_type", "default"}}}},
-       "rope_parameters.full_attention: an embedding of its own for one kind of layer"},
+       "rope_parameters.full_attention: a separate embedding for one kind of layer"},
       {"rope_parameters", {{"rope_theta", 0}}, "rope_parameters.rope_theta: 0; expected a number from 1"},
       {"rope_theta", 0, "rope_theta: 0; expected a number from 1"},
       {"rope_theta", "1e4", "rope_theta: \"1e4\"; expected a number"},

@@ -53,7 +53,7 @@ TEST_CASE("A head of its own beside tied embeddings is used, with one warning, a
   REQUIRE(model.warnings.size() == (same ? 0 : 1));
   if (!same)
     CHECK_THAT(model.warnings[0], Catch::Contains("config.json: tie_word_embeddings: true, but the weights have "
-                                                  "lm_head.weight, which is not the embedding; it is used"));
+                                                  "lm_head.weight, which differs from the embedding. KVScope uses it"));
 }
 
 TEST_CASE("Tokens past the embedding are named, and a prompt that has one is refused by it") {
@@ -65,7 +65,7 @@ TEST_CASE("Tokens past the embedding are named, and a prompt that has one is ref
   REQUIRE(model.tokenizer.vocab_size() == 4096);
   REQUIRE(model.warnings.size() == 1);
   CHECK_THAT(model.warnings[0], Catch::Contains("tokenizer.json: 2 tokens, \"") &&
-                                    Catch::Contains("id 4094 and on, are past the embedding's 4094 rows"));
+                                    Catch::Contains("id 4094 and up, are beyond the embedding's 4094 rows"));
   const std::string token(model.tokenizer.piece(4095));
   CHECK(error_of([&] { kvscope::check_token_ids({0, 4093}, 4094, &model.tokenizer); }) == "no error");
   CHECK(error_of([&] {

@@ -65,7 +65,7 @@ TEST_CASE("An index that names a file out of the folder is refused before that f
   const std::string shard = GENERATE(as<std::string>{}, "../secret", "/etc/passwd", "sub/../../secret", "..", "");
   const TempFolder folder;
   write_index(folder, R"({"a":")" + shard + "\"}");
-  CHECK_THAT(open_error(folder), Catch::Contains("weight_map.a: \"" + shard + "\" leads out of the model's folder"));
+  CHECK_THAT(open_error(folder), Catch::Contains("weight_map.a: \"" + shard + "\" points outside the model's folder"));
 }
 
 TEST_CASE("An index that names a file of more bytes than any has is refused with its beginning") {

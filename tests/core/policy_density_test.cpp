@@ -149,7 +149,7 @@ TEST_CASE("density: a prompt within sinks and window is solved on all that will 
   CHECK(solve_density(plan, geometry, scores, 30, 0)[5] == solve_threshold(std::span(row).subspan(4), 0.25, false));
   CHECK(solve_density(plan, geometry, scores, 30, 1)[5] == solve_threshold(std::span(row).subspan(4, 25), 0.25, false));
   CHECK_THROWS_WITH(solve_density(plan, geometry, scores, 4, 0),
-                    Contains("4 tokens, of which none has a score and is no sink") && Contains("more than 4") &&
+                    Contains("4 tokens, but none outside the sinks has a score") && Contains("more than 4") &&
                         Contains("threshold=NUMBER"));
   CHECK_THROWS_AS(solve_density(plan, geometry, scores, 30, 64), Error);  // a delayed scorer has said nothing yet
 }

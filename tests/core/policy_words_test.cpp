@@ -65,10 +65,10 @@ TEST_CASE("uses: a parameter that the others make meaningless is said to be", "[
 
 TEST_CASE("heads_note: how many heads are global, and by which rule", "[core][policy]") {
   CHECK(heads_note("hybrid:heads=a") ==
-        "12 of 24 heads global = 50 %, A: 3 local : 1 global from layer 0 on, and the last");
+        "12 of 24 heads global = 50 %, A: every fourth layer from layer 0, and the last");
   CHECK(heads_note("hybrid:heads=b") ==
-        "8 of 24 heads global = 33.3 %, B: 3 local : 1 global from layer 3 on, and the last");
-  CHECK(heads_note("hybrid:heads=c,full=0.25") == "6 of 24 heads global = 25 %, C: drawn with the seed");
+        "8 of 24 heads global = 33.3 %, B: every fourth layer from layer 3, and the last");
+  CHECK(heads_note("hybrid:heads=c,full=0.25") == "6 of 24 heads global = 25 %, C: drawn at random with the seed");
   CHECK(heads_note("duo:full=0.5") == "12 of 24 heads full = 50 %");
 }
 
@@ -103,9 +103,9 @@ TEST_CASE("explain_token: nothing is said of queries that were not made", "[core
   RunRecord run = test::random_run(3);
   run.status = RunStatus::running;
   run.n_queries = 0;
-  CHECK_THAT(explain_token(run, 0, 0, 30, 150), Catch::Matchers::EndsWith("query 30 has not been made."));
+  CHECK_THAT(explain_token(run, 0, 0, 30, 150), Catch::Matchers::EndsWith("query 30 has not run yet."));
   CHECK(occupancy(run, 0, 0).long_range[150] == 0);
   run.n_queries = 60;
   CHECK_THAT(explain_token(run, 0, 0, 2, 150), Catch::Matchers::Contains("is a sink"));
-  CHECK_THAT(explain_token(run, 0, 0, 60, 150), Catch::Matchers::Contains("is not decided yet"));
+  CHECK_THAT(explain_token(run, 0, 0, 60, 150), Catch::Matchers::Contains("is undecided in"));
 }

@@ -263,8 +263,8 @@ TEST_CASE("apply_event: a step that does not fit is refused", "[core][protocol]"
   while (run.evict_at.row(0, 0)[gone] >= 120) ++gone;
   CHECK(refusal(record, lifetime({0, 0, 127, 128})) == "");
   CHECK(refusal(record, lifetime({0, 0, gone, run.evict_at.row(0, 0)[gone]})) == "");  // said twice is no harm
-  CHECK_THAT(refusal(record, lifetime({0, 0, gone, 128})), Contains("leaves once"));
-  CHECK_THAT(refusal(record, lifetime({0, 0, gone, kNever})), Contains("leaves once"));
+  CHECK_THAT(refusal(record, lifetime({0, 0, gone, 128})), Contains("is evicted once"));
+  CHECK_THAT(refusal(record, lifetime({0, 0, gone, kNever})), Contains("is evicted once"));
   CHECK_THAT(refusal(record, lifetime({2, 0, 1, 128})), Contains("layer 2"));
   CHECK_THAT(refusal(record, lifetime({0, 3, 1, 128})), Contains("head 3"));
   CHECK_THAT(refusal(record, lifetime({-1, 0, 1, 128})), Contains("layer -1"));
@@ -320,7 +320,7 @@ TEST_CASE("apply_event: an oracle that does not fit is refused", "[core][protoco
   }
   CHECK_THAT(refusal(record, with(final, "horizon", 33)), Contains("horizon"));
   CHECK_THAT(refusal(record, with(final, "horizon", 31)), Contains("future_mass"));
-  CHECK_THAT(refusal(record, with(final, "recall", f32({1}))), Contains("6, one a head"));
+  CHECK_THAT(refusal(record, with(final, "recall", f32({1}))), Contains("6, one per head"));
   std::vector<float> mass(6 * 32, 0.5f);
   CHECK(refusal(record, with(final, "future_mass", f32(mass))) == "");
   for (const float bad : {-0.1f, 1.5f, std::numeric_limits<float>::infinity()}) {

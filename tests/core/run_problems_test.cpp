@@ -61,12 +61,12 @@ TEST_CASE("A budget in tokens below what sinks and window take is told with the 
   const auto problems = run_problems(question("kvpop:budget=31", gates));
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].kind == Kind::budget);
-  CHECK(problems[0].text == "A budget of 31 tokens is less than the 68 that sinks and window take.");
+  CHECK(problems[0].text == "A budget of 31 tokens is too small: sinks and window need 68.");
   CHECK(problems[0].remedy == "Raise to 68");
   CHECK(after_remedies(question("kvpop:budget=31", gates)).empty());
   const auto pool = run_problems(question("kvpop:budget=31,capacity=pooled,interval=32", gates));
   REQUIRE(pool.size() == 1);
-  CHECK(pool[0].text == "A budget of 31 tokens is less than the 100 that sinks, window and interval take.");
+  CHECK(pool[0].text == "A budget of 31 tokens is too small: sinks, window and interval need 100.");
   CHECK(after_remedies(question("h2o:budget=3,window=16", gates)).empty());
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("A gate that looks ahead goes with every window that waits for it, and
   const auto problems = run_problems(question("sp-kv:window=31", gates));
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].kind == Kind::window);
-  CHECK(problems[0].text == "The gate looks 32 tokens ahead, and a window of 31 does not wait so long.");
+  CHECK(problems[0].text == "The gate looks 32 tokens ahead. A window of 31 is too short.");
   CHECK(problems[0].remedy == "Use 32");
   CHECK(after_remedies(question("sp-kv:window=31", gates)).empty());
   CHECK(goes_with_delay(32, "sp_kv", 32));
@@ -138,8 +138,7 @@ TEST_CASE("A window that a scorer fixes, or a gate brings along, is that of the 
 TEST_CASE("A gate, head directory or decay that the policy needs and the model lacks is told", "[core][policy]") {
   const GatesOfModel gates = delayed_scorer(), none;
   CHECK(kinds(question("sp-kv", gates)) == std::vector{Kind::gate});
-  CHECK_THAT(run_problems(question("sp-kv", gates))[0].text,
-             Contains("decides by a gate of SP-KV, and none is loaded"));
+  CHECK_THAT(run_problems(question("sp-kv", gates))[0].text, Contains("needs an SP-KV gate. None is loaded"));
   CHECK(kinds(question("kvpop:keep=40%", none)) == std::vector{Kind::gate});
   CHECK(kinds(question("duo", gates)) == std::vector{Kind::heads});
   CHECK(kinds(question("hybrid:heads=d", gates)) == std::vector{Kind::heads});

@@ -57,13 +57,13 @@ TEST_CASE("study table: as CSV, a comma is quoted and what was not measured is e
 TEST_CASE("study table: what does not fit together is refused by name", "[study]") {
   StudyTable table = two_points();
   table.columns[1].numbers.pop_back();
-  CHECK(refusal(table) == "s.h5: nll: 1 values; expected 2, one a point");
+  CHECK(refusal(table) == "s.h5: nll: 1 values; expected 2, one per point");
   table = two_points();
   table.columns[1].name = "NLL";
   CHECK(refusal(table).find("\"NLL\": not a column's name") != std::string::npos);
   table = two_points();
   table.arrays[0].name = "nll";
-  CHECK(refusal(table) == "s.h5: nll: there twice");
+  CHECK(refusal(table) == "s.h5: nll: listed twice");
   table = two_points();
   table.arrays[0].values.push_back(6);
   CHECK(refusal(table).find("density_by_head: 7 values") != std::string::npos);

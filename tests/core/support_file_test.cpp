@@ -121,7 +121,7 @@ TEST_CASE("A file that exists is kept by whoever may not replace it, even if it 
   kvscope::AtomicFile file(folder / "f", false);
   file.write("new");
   folder.write("f", "old");
-  CHECK_THAT(error_of([&] { file.commit(); }), Catch::Contains("another process has made it meanwhile"));
+  CHECK_THAT(error_of([&] { file.commit(); }), Catch::Contains("another process has just created it"));
   CHECK_THAT(error_of([&] { write_file_atomic(folder / "f", "x", false); }), Catch::Contains("f: it exists"));
   CHECK(read_file(folder / "f", 10) == "old");
 }
@@ -134,7 +134,7 @@ TEST_CASE("Files that belong together are written all or not at all") {
   CHECK(read_file(folder / "b", 10) == "old");
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
   const fs::path inputs[] = {folder / "b"};
-  CHECK_THAT(error_of([&] { write_files_atomic(files, true, inputs); }), Catch::Contains("which is read"));
+  CHECK_THAT(error_of([&] { write_files_atomic(files, true, inputs); }), Catch::Contains("which is also an input"));
   write_files_atomic(files, true);
   CHECK(read_file(folder / "b", 10) == "2");
   write_files_atomic(files, false, inputs);  // nothing to change

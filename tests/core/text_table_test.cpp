@@ -79,7 +79,7 @@ TEST_CASE("a table that is none is refused in a line that says where") {
       {"", "an empty table"},
       {"a,b\n", "without points"},
       {"a,b\n1\n", "1 fields"},
-      {"a,a\n1,2\n", "there twice"},
+      {"a,a\n1,2\n", "listed twice"},
       {"{\"a\":1}\n[2]\n", "line 2"},
       {"{\"a\":1\n", "line 1"},
       {"{\"rows\":[]}\n", "without points"},

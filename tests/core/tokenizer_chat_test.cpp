@@ -168,7 +168,7 @@ TEST_CASE("Without thinking an empty think block is added, as tokens, and a mode
   CHECK(qwen3.render(messages, {.thinking = false}) == frame + "<think>\n\n</think>\n\n");
   CHECK(qwen3.encode(tokenizer, messages, {.thinking = false}) == tokenizer.encode(frame + "<think>\n\n</think>\n\n"));
   CHECK_THAT(error_of([&] { known("Qwen2.5").render(messages, {.thinking = true}); }),
-             Catch::Equals("thinking: on; expected nothing: in Qwen2.5's conversation there is no choice"));
+             Catch::Equals("thinking: on; expected nothing: Qwen2.5's chat template has no such choice"));
   CHECK(known("Qwen2.5").render(messages, {.thinking = false}) == known("Qwen2.5").render(messages));
   CHECK_THAT(error_of([&] { known("Qwen3 (always thinking)").render(messages, {.thinking = false}); }),
              Catch::StartsWith("thinking: off"));
@@ -200,9 +200,9 @@ TEST_CASE("A template that is not understood whole is refused with the piece tha
   const json golden = chat_golden();
   const std::string qwen2 = text_of(golden, "Qwen2"), qwen25 = text_of(golden, "Qwen2.5"),
                     llama32 = text_of(golden, "Llama 3.2"), chatml = text_of(golden, "ChatML");
-  CHECK_THAT(refusal(""), Catch::Contains("a template that is not known: it writes none of <|im_start|>"));
+  CHECK_THAT(refusal(""), Catch::Contains("an unsupported template: it writes none of <|im_start|>"));
   CHECK_THAT(refusal("{{ bos_token + messages[0].content }}"),
-             Catch::EndsWith("hint: raw text needs none: --raw, or no --chat"));
+             Catch::EndsWith("hint: raw text needs no template: use --raw, or leave out --chat"));
   struct Case {
     const char *code, *reason;
   };
@@ -215,9 +215,9 @@ TEST_CASE("A template that is not understood whole is refused with the piece tha
            {"{{ x }}", "it uses x"},
            {"{{ eos_token }}", "it uses eos_token"},
            {"{{ messages[0].content | nosuch }}", "it uses the filter nosuch"},
-           {"{{ messages[0].content | upper }}", "it has {{messages[0].content|upper}}: |upper of such a value"},
+           {"{{ messages[0].content | upper }}", "it has {{messages[0].content|upper}}: |upper of this kind of value"},
            {"{{ messages[0]['items'] }}", "it has {{messages[0]['items']}}: .items"},
-           {"{{ messages | length }}", "it has {{messages|length}}: what is printed is no text"},
+           {"{{ messages | length }}", "it has {{messages|length}}: the printed value is not text"},
            {"{{ 'a' 'b' }}", "it has {{'a''b'}}"},
            {"{{ 'a', 'b' }}", "it has {{'a','b'}}"},
            {"{{ strftime_now('%Y') }}", "it calls strftime_now"},
@@ -234,14 +234,14 @@ TEST_CASE("A template that is not understood whole is refused with the piece tha
            {"{% set loop = 1 %}", "it has {%set loop=1%}"},
            {"{% set bos_token = '' %}", "it has {%set bos_token=''%}"},
            {"{% for messages in messages %}{% endfor %}", "it has {%for messages in messages%}"},
-           {"{% for m in messages if true %}{% endfor %}", "a loop over other things"},
-           {"{% for c in 'ab' %}{% endfor %}", "a loop over other things"},
+           {"{% for m in messages if true %}{% endfor %}", "a loop over something other than messages"},
+           {"{% for c in 'ab' %}{% endfor %}", "a loop over something other than messages"},
            {"{% generation %}{% set x = 'y' %}{% endgeneration %}", "it sets variables in {%generation%}"},
            {"\u00a0", "it prints text between its tags that is not ASCII"},
        }) {
     CAPTURE(c.code);
     CHECK_THAT(refusal(chatml + c.code), Catch::Contains(c.reason));
-    CHECK_THAT(refusal(chatml + c.code), Catch::Contains("a template that is not known: it"));
+    CHECK_THAT(refusal(chatml + c.code), Catch::Contains("an unsupported template: it"));
   }
   CHECK_THAT(refusal(replaced(qwen25, "{%- endfor %}", "")), Catch::Contains("its blocks are not closed"));
   CHECK_THAT(refusal(replaced(llama32, "%d %b %Y", "%Y")), Catch::Contains("it uses strftime_now"));
@@ -278,7 +278,7 @@ TEST_CASE("A template's BOS, dropped system turns, changed contents and slices a
     CHECK(written(std::string(bos) + bos + chatml) == "<s><s>" + system + user);
   }
   CHECK_THAT(error_of([&] { written("{{ bos_token + '' }}" + chatml, std::nullopt); }),
-             Catch::Contains("+ of what is not defined"));
+             Catch::Contains("+ of undefined values"));
   CHECK(written(replaced(chatml, "messages %}", "messages[1:] %}")) == user);
   const std::size_t turn = chatml.find("%}") + 2;
   const std::string start = chatml.substr(0, turn), rest = chatml.substr(turn);
@@ -291,7 +291,7 @@ TEST_CASE("A template's BOS, dropped system turns, changed contents and slices a
         "<|im_start|>system\nQ: S<|im_end|>\n<|im_start|>user\nQ: x<|im_end|>\n");
   const std::string raises = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}";
   CHECK_THAT(error_of([&] { written(raises + chatml); }),
-             Catch::StartsWith("f: w: the template refuses this conversation: \"no system\""));
+             Catch::StartsWith("f: w: the template rejects this conversation: \"no system\""));
 }
 
 TEST_CASE("A template that writes a token of the tokenizer as text is refused, for transformers would read the token") {
@@ -302,7 +302,7 @@ TEST_CASE("A template that writes a token of the tokenizer as text is refused, f
     return ChatTemplate::from_text(text, {}, "f", "w").encode(tokenizer, talk);
   };
   CHECK_THAT(error_of([&] { encoded("{{ '<|endoftext|>' }}" + chatml); }),
-             Catch::Contains("the template writes \"<|endoftext|>\", in which the tokenizer has tokens"));
+             Catch::Contains("the template writes \"<|endoftext|>\", which contains special tokens of the tokenizer"));
   CHECK(encoded("{{ 'Hello' }}" + chatml) ==
         tokenizer.encode("Hello<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n"));
 }
@@ -356,7 +356,7 @@ TEST_CASE("The template is read from its own file, else from tokenizer_config.js
   folder.write("tokenizer_config.json", json{{"chat_template", {{"tool_use", qwen25}}}}.dump());
   CHECK_THAT(load_error(), Catch::Contains("chat_template: no template named default among 1"));
   folder.write("tokenizer_config.json", json{{"chat_template", "hi"}}.dump());
-  CHECK_THAT(load_error(), Catch::Contains("tokenizer_config.json: chat_template: a template that is not known"));
+  CHECK_THAT(load_error(), Catch::Contains("tokenizer_config.json: chat_template: an unsupported template"));
   folder.write("tokenizer_config.json", "[]");
   CHECK_THAT(load_error(), Catch::Contains("array; expected an object"));
   // Its own file goes first; the first token is in the configuration in both ways that transformers writes it.

@@ -107,7 +107,7 @@ TEST_CASE("A malformed or unsupported tokenizer is refused by the key at fault")
       {"/model/vocab/ab", "256", "model.vocab.ab: \"256\"; expected an id"},
       {"/model/vocab/ab", nullptr, "model.vocab.ab: null; expected an id"},
       {"/model/vocab/ab", {1}, "model.vocab.ab: an array; expected an id"},
-      {"/model/vocab/ab", 257, "model.vocab.abc: id 257 again; expected every id once"},
+      {"/model/vocab/ab", 257, "model.vocab.abc: id 257 twice; expected every id once"},
       {"/model/merges", nullptr, "model.merges: missing or not a list"},
       {"/model/merges", "a b", "model.merges: missing or not a list"},
       {"/model/merges/1", 7, "model.merges[1]: 7; expected \"a b\" or [\"a\", \"b\"]"},
@@ -142,7 +142,7 @@ TEST_CASE("A malformed or unsupported tokenizer is refused by the key at fault")
        "decoder.type: \"ByteLevel\" is not supported; expected \"Sequence\" here"},
       {"/normalizer",
        {{"type", "Prepend"}, {"prepend", "\u2581"}},
-       "normalizer: Prepend or Replace beside a pre_token"},
+       "normalizer: Prepend or Replace together with a pre_token"},
       {"/normalizer", {{"type", "Prepend"}, {"prepend", "x"}}, "normalizer.prepend: \"x\" is not supported"},
       {"/normalizer", {{"type", "Replace"}, {"content", "\u2581"}}, "normalizer.pattern: missing"},
       {"/normalizer",
@@ -176,7 +176,7 @@ TEST_CASE("Added tokens are numbered on from the vocabulary, and a file that say
       {{added("<s>", 258), added("<s>", 258), added("<t>", 259)}, {258, 259, 256}, ""},
       {{added("<s>", 520), added("<t>", 521)},
        {258, 259, 256},
-       "added_tokens[0]: \"<s>\" has id 520 in the file and 258 here, and so have 1 more another id"},
+       "added_tokens[0]: \"<s>\" has id 520 in the file and 258 here, and 1 more ids differ"},
       {{added("<t>", 259), added("<s>", 258)},
        {259, 258, 256},
        "added_tokens[0]: \"<t>\" has id 259 in the file and 258"},
@@ -241,7 +241,8 @@ TEST_CASE("A byte without a token is refused unless an unknown token stands for 
   file["model"]["vocab"]["<unk>"] = 300;
   CHECK(load(file).encode("a  b") == Ids{id_of('a'), 300, 300, id_of('b')});
   file["model"]["byte_fallback"] = true;
-  CHECK_THAT(load_error(file.dump()), Catch::StartsWith("model.byte_fallback: true, and ByteLevel's tokens are not"));
+  CHECK_THAT(load_error(file.dump()),
+             Catch::StartsWith("model.byte_fallback: true, but some of ByteLevel's tokens are missing"));
 }
 
 TEST_CASE("A decoder of characters that prints otherwise is refused") {
@@ -274,7 +275,7 @@ TEST_CASE("A template that names no token, or an id past the vocabulary, is refu
   CHECK_THAT(refused({start, text}, {{"<s>", {{"ids", {-1}}}}}),
              Catch::Contains("ids: -1; expected an integer from 0"));
   CHECK_THAT(refused(json::array({start}), {{"<s>", {{"ids", {1}}}}}),
-             Catch::StartsWith("post_processor.single: no place for the text"));
+             Catch::StartsWith("post_processor.single: no entry for the text"));
   CHECK_THAT(refused({text, text}, json::object()), Catch::StartsWith("post_processor.single[1]: neither"));
   CHECK(refused({start, text}, {{"<s>", {{"ids", {1}}}}}) == "no error");
 }

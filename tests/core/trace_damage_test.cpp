@@ -157,7 +157,7 @@ TEST_CASE("trace damage: of a file that is cut off is said how much of it is the
     put(path, std::string_view(good).substr(0, size));
     CHECK(error_of(path) == path.string() + ": the file is cut off: " + std::to_string(size) +
                                 (size < 48 ? "" : " of " + all) +
-                                " bytes; expected a whole KVScope trace; hint: copy it again, or make it anew");
+                                " bytes; expected a whole KVScope trace; hint: copy it again, or create it again");
   }
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("trace damage: of a file that is damaged is said where and what to do,
       CHECK_FALSE(contains(error, std::string(" ") + word));
     const bool damaged = contains(error, ": the file is damaged; ");
     told += damaged;
-    CHECK(damaged == contains(error, "expected a whole KVScope trace; hint: copy it again, or make it anew"));
+    CHECK(damaged == contains(error, "expected a whole KVScope trace; hint: copy it again, or create it again"));
   }
   CHECK(told >= 5);
 }

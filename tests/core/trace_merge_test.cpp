@@ -146,7 +146,7 @@ TEST_CASE("trace merge: the folder can move, the shards cannot stay behind", "[c
   fs::copy(shards.folder.path(), elsewhere / "moved");
   check_runs(elsewhere / "moved/merged.h5", kAll);
   fs::remove(elsewhere / "moved/s1.h5");
-  CHECK(contains(error_of(elsewhere / "moved/merged.h5"), "its shard s1.h5 is not beside it"));
+  CHECK(contains(error_of(elsewhere / "moved/merged.h5"), "its shard s1.h5 is not in the same folder"));
   check_runs(shards.merged(), kAll);
 }
 
@@ -224,7 +224,7 @@ TEST_CASE("trace merge: what does not belong together is named", "[core][trace][
     shards.paths.push_back(shards.paths[1]);
     const std::string error = shards.error({.allow_missing = true});
     CHECK(contains(error, "prompt 1 is answered here"));
-    CHECK(contains(error, "s1.h5 has it too"));
+    CHECK(contains(error, "s1.h5 also answers it"));
   }
   SECTION("another model") {
     model.weights_hash = "ffff";
@@ -259,7 +259,7 @@ TEST_CASE("trace merge: what does not belong together is named", "[core][trace][
   SECTION("a trace of kvscope run") {
     save_trace(shards.folder / "single.h5", formula_run(0), true);
     shards.paths.push_back(shards.folder / "single.h5");
-    CHECK(contains(shards.error(), "single.h5: a trace that no capture made"));
+    CHECK(contains(shards.error(), "single.h5: a trace that is not from kvscope capture"));
   }
   SECTION("a merged trace") {
     shards.merge();

@@ -75,7 +75,7 @@ TEST_CASE("pins: a text that goes on keeps its pins, and the ninth of a text is 
   CHECK(placed_pins(texts, next_turn).size() == kMaxPins);
   const PinnedTexts before = texts;
   CHECK_THROWS_WITH(add_pin(texts, next_turn, 0, 0, 99),
-                    Catch::Contains("eight pins, a to h") && Catch::Contains("take one away first"));
+                    Catch::Contains("eight pins, a to h") && Catch::Contains("remove one first"));
   CHECK(texts == before);
   for (int t = 0; t < kMaxPins; ++t) remove_pin(texts, run, t);
   CHECK(texts.empty());
@@ -140,9 +140,9 @@ TEST_CASE("trace notes: a file that is damaged, newer or of another kind is one 
       {"{\"format\": \"kvscope-no", "line 1"},
       {"[]", "object"},
       {R"({"runs": []})", "kvscope-notes"},
-      {R"({"format": "kvscope-notes", "version": 2, "runs": []})", "a newer kvscope has written it"},
+      {R"({"format": "kvscope-notes", "version": 2, "runs": []})", "written by a newer kvscope"},
       {file(run + pin("i", "3") + "]}"), "a to h"},
-      {file(run + pin("a", "3") + "," + pin("a", "4") + "]}"), "two pins of the letter a"},
+      {file(run + pin("a", "3") + "," + pin("a", "4") + "]}"), "two pins with the letter a"},
       {file(run + pin("a", "-1") + "]}"), "token"},
       {file(run + pin("a", "1e9") + "]}"), "token"},
       {file(run + "7]}"), "object"},

@@ -289,7 +289,7 @@ TEST_CASE("trace resume: a trace that another process made between a look and th
     FAIL("replaced");
   } catch (const Error& error) {
     CHECK(error.code() == ExitCode::resource);
-    CHECK(contains(error.what(), "another process has made it meanwhile"));
+    CHECK(contains(error.what(), "another process has just created it"));
   }
   CHECK(bytes_of(path) == before);
   CHECK(files_in(folder.path()) == 1);

@@ -108,12 +108,11 @@ TEST_CASE("what_if: what a run recorded goes before what a gate says, if the pol
   CHECK(lacks_scores(run, other));
   const RunRecord preview = what_if(run, other, gates);
   CHECK(preview.scorer.kind == "wg_kv");
-  CHECK(
-      what_if_note(run, preview) ==
-      "the scores are those of wg_kv, delay 0 in a dense pass over the run's tokens, whose hidden states are not those of "
-      "a run that evicts");
+  CHECK(what_if_note(run, preview) ==
+        "the scores come from wg_kv, delay 0 in a dense pass over the run's tokens, whose hidden states differ from "
+        "those of a run that evicts");
   CHECK(what_if_note(unscored(), what_if(unscored(), other, gates)) ==
-        "the scores are those of wg_kv, delay 0 in a dense pass over the run's tokens");
+        "the scores come from wg_kv, delay 0 in a dense pass over the run's tokens");
   CHECK_FALSE(lacks_scores(unscored(), PolicySpec::parse("streaming")));
   // threshold takes any score, and a run of it would have those of the gate that is there.
   const PolicySpec any = PolicySpec::parse("threshold:threshold=0.1,sinks=2,window=16");
@@ -177,7 +176,7 @@ TEST_CASE("what_if: a density is solved on the gate's scores of the prompt", "[c
 TEST_CASE("what_if: each head's own decay is the gate's where it is asked for", "[core][whatif]") {
   const RunRecord run = unscored();
   ScoresOfGates gates = two_gates();
-  CHECK_THAT(refusal(run, "kvpop:budget=40,decay=learned", gates), Contains("a gate without log_gamma"));
+  CHECK_THAT(refusal(run, "kvpop:budget=40,decay=learned", gates), Contains("the gate has no log_gamma"));
   gates[1].log_gamma = {-0.1f, -0.01f, 0, -0.2f, -1, -0.5f};
   gates[1].gate.numbers->has_decay = true;
   const RunRecord preview = what_if(run, PolicySpec::parse("kvpop:budget=40,decay=learned"), gates);

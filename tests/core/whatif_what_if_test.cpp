@@ -75,7 +75,7 @@ TEST_CASE("what_if: heads that share a budget are previewed together, from the e
   // The scores of all heads are needed; one head by itself has no lifetimes.
   std::vector<std::int32_t> alone(180);
   CHECK_THROWS_WITH(policy_lifetimes(shared.policy, 180, run.scores.row(0, 0), 180, alone),
-                    Contains("what a head keeps depends on all others"));
+                    Contains("what a head keeps depends on all other heads"));
   const RunRecord without = random_run(2, {.policy = "full", .scorer = false});
   CHECK_THROWS_WITH(what_if(without, PolicySpec::parse("kvpop:budget=100,capacity=pooled")),
                     Contains("no recorded score for token 4"));
@@ -103,7 +103,7 @@ TEST_CASE("what_if: another window of a delayed scorer is refused with the reaso
   for (const char* to : {"kvpop:budget=80,window=32", "threshold:window=65"}) {
     INFO(from << " -> " << to);
     CHECK_THROWS_WITH(what_if(run, PolicySpec::parse(to)),
-                      Contains("delayed") && Contains("window=64") && Contains("decode again"));
+                      Contains("delayed") && Contains("window=64") && Contains("run the model with the new window"));
   }
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("what_if: scores of a gate that looks ahead go with every window that 
   CHECK(run_difference(what_if(run, PolicySpec::parse("threshold")), run) == "");
   CHECK_THROWS_WITH(
       what_if(run, PolicySpec::parse("threshold:window=11")),
-      Contains("a window of 11 tokens; expected at least 12, the tokens that the run's gate looks ahead"));
+      Contains("a window of 11 tokens; expected at least 12, because the run's gate looks that many tokens ahead"));
 }
 
 TEST_CASE("what_if: the delay is taken from the window where the scorer's description does not tell",
@@ -204,5 +204,5 @@ TEST_CASE("what_if: a preview holds one policy for the whole run, and a run that
   CHECK(run_difference(preview, what_if(plain, PolicySpec::parse("kvpop:budget=50,window=16"))) == "");
   CHECK(what_if_note(plain, plain) == "");
   CHECK(what_if_note(changed, preview) ==
-        "the recorded run changed its policy at queries 120, 150; the preview holds one policy for the whole run");
+        "the recorded run changed its policy at queries 120, 150; the preview uses one policy for the whole run");
 }

@@ -138,7 +138,7 @@ TEST_CASE("bidirectional: a window that ends before the last token is seen is re
   const engine::LoadedModel model = test::gated_model({gate_of(9)});
   const std::vector<std::int32_t> ids = test::some_ids(40, 512, 44);
   CHECK_THROWS_WITH(test::feed(model, ids, 40, "sp-kv:window=3"),
-                    Contains("window: 3; expected at least 4, the tokens that this gate looks ahead"));
+                    Contains("window: 3; expected at least 4, because this gate looks that many tokens ahead"));
   CHECK_NOTHROW(test::feed(model, ids, 40, "sp-kv:window=4"));
   CHECK(model.gate_numbers().scorers[0].delay == 4);
   CHECK(model.info().scorer == "SP-KV, delay 4, gate 0");

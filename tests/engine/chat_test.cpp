@@ -70,7 +70,7 @@ TEST_CASE("A chat with a model that has no template known is refused when it is 
   CHECK(engine::Generation(model, request).ids().size() == 1);
   request.raw = false;
   CHECK_THAT(test::error_of([&] { engine::Generation(model, request); }),
-             Catch::Contains("chat_template.jinja: a template that is not known"));
+             Catch::Contains("chat_template.jinja: an unsupported template"));
 }
 
 TEST_CASE("A run ends when its answer has a stop string, and the answer ends before it", "[engine]") {

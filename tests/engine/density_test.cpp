@@ -184,9 +184,9 @@ TEST_CASE("density: what is read again or goes on has the thresholds that it had
     }
     return std::string("no error");
   };
-  CHECK_THAT(refusal({0, 0, 0}), Contains("4, one a KV head"));
+  CHECK_THAT(refusal({0, 0, 0}), Contains("4, one per KV head"));
   CHECK_THAT(refusal({0, 0, std::nanf(""), 0}), Contains("NaN"));
-  CHECK_THAT(refusal(other, "sp-kv:threshold=1"), Contains("none: it has no density"));
+  CHECK_THAT(refusal(other, "sp-kv:threshold=1"), Contains("none: the policy has no density"));
 }
 
 TEST_CASE("density: a hybrid solves it on its global heads", "[engine][density]") {
@@ -196,11 +196,12 @@ TEST_CASE("density: a hybrid solves it on its global heads", "[engine][density]"
 }
 
 TEST_CASE("density: what cannot be solved is one clear error", "[engine][density]") {
-  CHECK_THAT(error_of("sp-kv:density=30%,sinks=4,window=16", 4), Contains("4 tokens, of which none has a score"));
+  CHECK_THAT(error_of("sp-kv:density=30%,sinks=4,window=16", 4),
+             Contains("4 tokens, but none outside the sinks has a score"));
   CHECK(error_of("sp-kv:density=30%,sinks=4,window=64", 20) == "no error");  // a prompt within the window
   CHECK_THAT(error_of("threshold:threshold=0,density=30%"), Contains("both threshold and density"));
   const engine::LoadedModel bare = test::small_model();
-  CHECK_THROWS_WITH(test::feed(bare, ids(), kPrompt, "wg-kv:density=30%"), Contains("a gate of WG-KV"));
+  CHECK_THROWS_WITH(test::feed(bare, ids(), kPrompt, "wg-kv:density=30%"), Contains("a WG-KV gate"));
 }
 
 TEST_CASE("density: within a run it can be left for a threshold, and not be changed", "[engine][density]") {

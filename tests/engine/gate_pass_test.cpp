@@ -116,7 +116,7 @@ TEST_CASE("gate scores: the same text gives the same bytes, and what cannot be r
   CHECK_THROWS_WITH(engine::gate_scores(model(), {{}}), Contains("0 tokens"));
   CHECK_THROWS_WITH(engine::gate_scores(model(), {{5, 512}}), Contains("512"));
   CHECK_THROWS_WITH(engine::gate_scores(model(), {{-1}}), Contains("-1"));
-  CHECK_THROWS_WITH(engine::gate_scores(test::gated_model({}), {ids()}), Contains("without any scorer or gate"));
+  CHECK_THROWS_WITH(engine::gate_scores(test::gated_model({}), {ids()}), Contains("without any gate"));
   int asked = 0;
   engine::Hooks hooks;
   hooks.cancelled = [&] { return ++asked > 1; };

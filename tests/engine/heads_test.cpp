@@ -100,7 +100,7 @@ TEST_CASE("heads: a share or count that contradicts the heads that will be globa
   const engine::LoadedModel model = test::gated_model({});
   CHECK_THAT(error_of(model, "hybrid:heads=b,full=0.25"),
              Contains("full: 0.25; expected no share: 2 of 4 heads are global by this strategy"));
-  CHECK_THAT(error_of(model, "hybrid:heads=b,count=3"), Contains("count: 3; expected no number of heads"));
+  CHECK_THAT(error_of(model, "hybrid:heads=b,count=3"), Contains("count: 3; expected no count"));
   CHECK(error_of(model, "hybrid:heads=b,count=2,full=0.5") == "no error");
   CHECK_THAT(error_of(model, "hybrid:heads=c,count=3,full=0.25"), Contains("full or count, not both"));
   CHECK_THAT(error_of(model, "hybrid:heads=c,count=5"), Contains("count: 5; expected at most 4, the model's KV heads"));

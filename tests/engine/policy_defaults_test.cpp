@@ -196,9 +196,8 @@ TEST_CASE("policy defaults: a smaller budget evicts by each head's own decay", "
 TEST_CASE("policy defaults: a learned decay is refused where the gate has none, and may be left aside",
           "[engine][policy][gate]") {
   const engine::LoadedModel without = test::gated_model({test::random_gate(GateKind::kvpop_mlstm, 16)});
-  CHECK_THAT(
-      error_of(without, "kvpop:decay=learned"),
-      Contains("decay: learned, and a gate without log_gamma; expected a gate that has a decay for each KV head"));
+  CHECK_THAT(error_of(without, "kvpop:decay=learned"),
+             Contains("decay: learned, but the gate has no log_gamma; expected a gate with a decay for each KV head"));
   CHECK_THAT(recorded(without, "kvpop"), Contains("decay=1"));
   const engine::LoadedModel with = test::gated_model({decaying_gate()});
   const RunRecord run = test::feed(with, ids(), kPrompt, "kvpop:decay=0.5").record;

@@ -129,7 +129,7 @@ TEST_CASE("attention of chosen tokens: what is not there is refused by name", "[
   CHECK(refusal({.ids = ids, .layer = 2, .tokens = {0}}) == "attention: layer: 2; expected 0 ... 1");
   CHECK(refusal({.ids = ids, .layer = -1, .tokens = {0}}) == "attention: layer: -1; expected 0 ... 1");
   CHECK(refusal({.ids = ids, .layer = 0, .tokens = {20}}) == "attention: token: 20; expected 0 ... 19");
-  CHECK(refusal({.ids = ids, .layer = 0, .tokens = {3, 3}}) == "attention: tokens: one twice");
+  CHECK(refusal({.ids = ids, .layer = 0, .tokens = {3, 3}}) == "attention: tokens: a token twice");
   CHECK(refusal({.ids = ids, .layer = 0, .tokens = {}}) == "attention: tokens: 0; expected 1 ... 16");
   CHECK(refusal({.ids = {}, .layer = 0, .tokens = {0}}).find("attention: ids: 0") == 0);
   CHECK(refusal({.ids = {1 << 30}, .layer = 0, .tokens = {0}}).find("attention: id:") == 0);

@@ -234,7 +234,7 @@ TEST_CASE("a gate's recipe that cannot be is refused by its key, and a foreign c
   CHECK(refusal(wrong).find("gate.steps") != std::string::npos);
   wrong = recipe("wg-kv");
   wrong["gate"]["stages"][1]["weight"] = 0.5;
-  CHECK(refusal(wrong).find("gate.stages: two stages of the same weight") != std::string::npos);
+  CHECK(refusal(wrong).find("gate.stages: two stages with the same weight") != std::string::npos);
   wrong = recipe("wg-kv");
   wrong["data"]["length"] = 100000;
   CHECK(refusal(wrong).find("data.length: 100000; expected at most the base's context") != std::string::npos);

@@ -289,7 +289,7 @@ TEST_CASE("what a joint recipe must not ask is refused by its key") {
   CHECK(refusal(wrong).find("gate.hard_share: no adapter") != std::string::npos);
   wrong = gate_recipe("sp-kv");
   wrong["gate"]["all_weights"] = true;
-  CHECK(refusal(wrong).find("gate.all_weights: an adapter beside it") != std::string::npos);
+  CHECK(refusal(wrong).find("gate.all_weights: an adapter as well") != std::string::npos);
   wrong["gate"].erase("adapter");
   wrong["gate"]["all_weights"] = {{"rank", 3}};
   CHECK(refusal(wrong).find("gate.all_weights.rank: an unknown key") != std::string::npos);

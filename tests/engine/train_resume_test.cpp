@@ -180,7 +180,7 @@ TEST_CASE("a training replaces another only when told, and goes on with its own 
   nlohmann::json args = arguments(gate_recipe("wg-kv"), folder);
   const std::vector<fs::path> snapshots = train_with_snapshots(args);
   CHECK(error_of(args) == (folder / "wg-kv-0.5_loss.csv").string() +
-                              ": a training is there; expected another folder, --resume or --overwrite");
+                              ": it already holds a training; expected another folder, --resume or --overwrite");
   nlohmann::json other = arguments(gate_recipe("wg-kv"), folder);
   other["recipe"]["seed"] = 4;
   other["resume"] = true;
@@ -197,7 +197,7 @@ TEST_CASE("a folder of somebody else is left alone unless the training is told t
   fs::create_directories(folder);
   std::ofstream(folder / "config.json") << "mine";
   nlohmann::json args = arguments(gate_recipe("wg-kv"), folder);
-  CHECK_THAT(error_of(args), Catch::Contains("other files") && Catch::Contains("--overwrite writes beside"));
+  CHECK_THAT(error_of(args), Catch::Contains("other files") && Catch::Contains("--overwrite writes into it"));
   CHECK(std::distance(fs::directory_iterator(folder), {}) == 1);
   nlohmann::json onto = args;
   onto["output"] = (folder / "config.json").string();

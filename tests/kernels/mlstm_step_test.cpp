@@ -164,5 +164,5 @@ TEST_CASE("mlstm_step: a place on CUDA is refused", "[kernels][mlstm_step]") {
   float x = 0;
   const MlstmStepArgs args = {
       .c = &x, .z = &x, .m = &x, .k = &x, .v = &x, .log_i = &x, .log_f = &x, .n_heads = 1, .d_key = 1, .d_value = 1};
-  CHECK_THROWS_WITH(mlstm_step(args, {Backend::cuda}), "mlstm_step: on CUDA it is a part of admit_step");
+  CHECK_THROWS_WITH(mlstm_step(args, {Backend::cuda}), "mlstm_step: on CUDA it is part of admit_step");
 }

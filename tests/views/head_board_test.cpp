@@ -173,7 +173,7 @@ TEST_CASE("a click or a drag makes heads global or local as the first of them wa
   for (const int n : entries) all += n;
   const int chosen = entries[5] + entries[6] + entries[13] + entries[14];
   CHECK(s.text("board.facts") == "4 of 24 heads global, share 0.167, coverage " + fixed_text(100.0 * chosen / all, 2) +
-                                     " % of the long-range entries retained");
+                                     " % of the kept long-range entries");
   CHECK(s.text("board.bytes").find("At " + std::to_string(s.a.run->model.max_positions) + " tokens: ") == 0);
   s.selection.board.context = 1000;
   s.draw();

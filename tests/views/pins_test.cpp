@@ -141,7 +141,7 @@ TEST_CASE(
   set_pin_note(list.selection.pins, random_run(3), 1, "the comma");
   list.draw();
   CHECK(list.text("pins.a") == "L1 H2, token 7: this run has no such head");
-  CHECK(list.text("pins.c") == "L0 H0, token 170: behind this run's end");
+  CHECK(list.text("pins.c") == "L0 H0, token 170: after this run's end");
   CHECK_THAT(list.text("pins.b"), Catch::StartsWith("L0 H1, token 12 “"));
   CHECK(list.text("pins.b.note") == "the comma");
   list.window.click("pins.b", [&] { list.view.draw(list.context); });

@@ -117,7 +117,7 @@ TEST_CASE("the inspector calls evictions of a threshold right where the oracle a
     Stage<InspectorView> s(run, {.token = t, .q = 179});
     s.draw(2);
     const bool is_right = found.verdict == EvictionVerdict::right;
-    CHECK_THAT(s.text("inspector.why"), Contains(is_right ? "right eviction" : "wrong eviction"));
+    CHECK_THAT(s.text("inspector.why"), Contains(is_right ? " Correct: " : " Wrong: "));
     ++(is_right ? right : wrong);
   }
   CHECK(right > 0);
@@ -129,7 +129,7 @@ TEST_CASE("a head that keeps nothing is judged by a quarter of the run, and the 
   RunRecord run = random_run(3, {.policy = "streaming:sinks=0,window=16"});
   Stage<InspectorView> s(run, {.token = 60, .q = 179});
   s.draw();
-  CHECK_THAT(s.text("inspector.why"), Contains("an oracle of 25 % of the run"));
+  CHECK_THAT(s.text("inspector.why"), Contains("an oracle with 25 % of the run"));
   CHECK(s.text("inspector.recall at q") == "–");
   Stage<LayerHeadMapView> map(run, {.q = 179, .metric = Metric::recall});
   CHECK_THAT(hovered_cell(map, 0, 0), EndsWith("no value"));
@@ -172,7 +172,7 @@ TEST_CASE("inside a dense prefill mass recall, regret and verdict have no value,
   s.draw();
   CHECK(s.text("inspector.mass recall") == "–");
   CHECK(s.text("inspector.oracle at q") == "– dense prefill until 120");
-  CHECK_THAT(s.text("inspector.why"), Contains(": dense prefill, compressed at 120."));
+  CHECK_THAT(s.text("inspector.why"), Contains(": the prompt is dense, and eviction starts at query 120."));
   for (const Metric metric : {Metric::mass_recall, Metric::regret, Metric::recall}) {
     Stage<LayerHeadMapView> map(run, {.q = 100, .metric = metric});
     CHECK_THAT(hovered_cell(map, 0, 0), EndsWith("no value"));

@@ -158,7 +158,7 @@ TEST_CASE("while the prompt passes its tokens are drawn undecided and metrics ha
   CHECK(strip.text("strip.legend.not decided yet") == "not decided yet");
   Stage<InspectorView> inspector(run, {.token = 30});
   inspector.draw();
-  CHECK_THAT(inspector.text("inspector.why"), Contains("is not decided yet"));
+  CHECK_THAT(inspector.text("inspector.why"), Contains("is undecided in"));
   CHECK_THAT(inspector.text("inspector.state"), StartsWith("not decided yet"));
   CHECK(inspector.text("inspector.Density") == "–");
   CHECK(inspector.text("inspector.recall at q") == "–");
@@ -235,19 +235,24 @@ TEST_CASE("the log says in the policy's own words why it lists no contest") {
   };
   CHECK_THAT(
       note(under_policy("snapkv:budget=80,window=32")),
-      StartsWith("Evicted at the end of the prompt by score, many at once: the attention of its last 32 queries"));
+      StartsWith(
+          "At the end of the prompt, the tokens with the lowest scores are evicted together. The score is the attention "
+          "from its last 32 tokens."));
   CHECK_THAT(note(under_policy("expected-attention:budget=80")),
-             StartsWith("Evicted at the end of the prompt by score"));
+             StartsWith("At the end of the prompt, the tokens with the lowest scores"));
   CHECK_THAT(note(under_policy("quest:read=64,dense=0")),
              Contains("each query of the answer reads 64 tokens in pages of 16"));
-  CHECK_THAT(note(under_policy("quest:read=64,dense=1")), Contains("reads all: this is one of the first 1 layers"));
-  CHECK_THAT(note(under_policy("quest:read=1024,dense=0")), Contains("reads all: 180 tokens are within the 1024"));
+  CHECK_THAT(note(under_policy("quest:read=64,dense=1")),
+             Contains("reads every token: this layer is one of the first 1, which"));
+  CHECK_THAT(note(under_policy("quest:read=1024,dense=0")),
+             Contains("reads every token: there are 180, and a query may read 1024."));
   CHECK_THAT(note(under_policy("full")), StartsWith("Nothing is evicted"));
-  CHECK_THAT(note(random_run(3, {.policy = "streaming:window=60"})), Contains("every token goes when it leaves"));
+  CHECK_THAT(note(random_run(3, {.policy = "streaming:window=60"})),
+             Contains("All other tokens are evicted as they leave"));
   RunRecord hybrid = random_run(3, {.policy = "full"});
   hybrid.policy = PolicySpec::parse("hybrid:heads=a,window=32");
   hybrid.local_heads = {1, 0, 0, 0, 0, 0};
-  CHECK_THAT(note(hybrid), StartsWith("This head keeps the newest 32 tokens"));
+  CHECK_THAT(note(hybrid), StartsWith("This head keeps ") && Contains("the newest 32 tokens. All other"));
 }
 
 // "nothing competes before the prompt ends" stood there in the middle of the answer.
@@ -258,10 +263,10 @@ TEST_CASE("what the log says of the prompt's end depends on whether the query co
   Stage<CacheTimelineView> s(run, {.q = run.prompt_len - 1});
   s.draw();
   CHECK(s.text("timeline.log_note") ==
-        "Nothing has left yet: the head holds up to 180 tokens; nothing competes before the prompt ends.");
+        "Nothing evicted yet. The head holds up to 180 tokens. Nothing is evicted before the prompt ends.");
   s.selection.q = run.prompt_len;
   s.draw();
-  CHECK(s.text("timeline.log_note") == "Nothing has left yet: the head holds up to 180 tokens.");
+  CHECK(s.text("timeline.log_note") == "Nothing evicted yet. The head holds up to 180 tokens.");
 }
 
 TEST_CASE("a log without rows says what left at once at the end of a dense prompt, not that nothing did") {
@@ -336,7 +341,7 @@ TEST_CASE("the log of a pooled budget has what the head lost, its score, and the
   Stage<CacheTimelineView> none(random_run(3, {.policy = "kvpop:budget=180,sinks=4,window=16,capacity=pooled"}));
   none.draw();
   CHECK_THAT(none.text("timeline.log_note"),
-             StartsWith("This head has lost nothing yet: all heads share 160 places a head"));
+             StartsWith("Nothing evicted yet. All heads share one pool (160 slots per head on average)"));
 }
 
 // W11: "other tokens had less attention" while nothing competed.
@@ -344,7 +349,7 @@ TEST_CASE("inside a dense prefill a token is kept because nothing is compressed 
   const RunRecord run = under_policy("h2o:budget=80,window=32");
   Stage<CacheTimelineView> s(run, {.token = 5, .q = 100});
   s.draw();
-  CHECK_THAT(s.text("timeline.why"), Contains(": dense prefill, compressed at 120."));
+  CHECK_THAT(s.text("timeline.why"), Contains(": the prompt is dense, and eviction starts at query 120."));
   Stage<InspectorView> inspector(run, {.token = 5, .q = 100});
   inspector.draw();
   CHECK(inspector.text("inspector.recall at q") == "–");

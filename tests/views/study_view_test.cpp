@@ -312,7 +312,7 @@ TEST_CASE("study: the curve of a training is lines over steps without marks, wit
   CHECK(stage.text("study.value.loss_all") == "2.5");
   CHECK_FALSE(stage.has("study.open_point"));
   CHECK_FALSE(stage.has("study.stale"));
-  stage.studies.all[0].stale = "it is gone";
+  stage.studies.all[0].stale = "the file is missing";
   stage.draw();
-  CHECK(stage.text("study.stale") == "As it was last read: it is gone");
+  CHECK(stage.text("study.stale") == "As it was last read: the file is missing");
 }

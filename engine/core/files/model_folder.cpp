@@ -12,8 +12,8 @@ void warn_of_tokens_past_the_embedding(ModelFolder& model, const std::filesystem
   const std::int32_t first = model.config.vocab_size;
   const std::string token = in_quotes(model.tokenizer.piece(first)) + ", id " + std::to_string(first);
   model.warnings.push_back((folder / "tokenizer.json").string() + ": " +
-                           (n == 1 ? token + ", is" : std::to_string(n) + " tokens, " + token + " and on, are") +
-                           " past the embedding's " + std::to_string(first) + " rows: no prompt may have " +
+                           (n == 1 ? token + ", is" : std::to_string(n) + " tokens, " + token + " and up, are") +
+                           " beyond the embedding's " + std::to_string(first) + " rows: no prompt may contain " +
                            (n == 1 ? "it" : "them"));
 }
 
@@ -26,7 +26,8 @@ void untie_own_head(ModelFolder& model, const std::filesystem::path& folder) {
   model.config.tie_word_embeddings = false;
   model.warnings.push_back((folder / "config.json").string() + ": tie_word_embeddings: true, but the weights have " +
                            head +
-                           ", which is not the embedding; it is used, as in transformers 5 and not in 4 or vLLM");
+                           ", which differs from the embedding. KVScope uses it, as transformers 5 does "
+                           "(transformers 4 and vLLM do not)");
 }
 
 }  // namespace

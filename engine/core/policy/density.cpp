@@ -42,8 +42,8 @@ Range candidates(const RetentionGeometry& geometry, int n_tokens, int delay) {
   if (left.size() > 0) return left;
   if (known.size() > 0) return known;
   throw Error({.file = "prompt",
-               .found = counted(n_tokens, "token") + ", of which none has a score and is no sink",
-               .expected = "more than " + std::to_string(geometry.n_sink + delay) + ", to solve a density on",
+               .found = counted(n_tokens, "token") + ", but none outside the sinks has a score",
+               .expected = "more than " + std::to_string(geometry.n_sink + delay) + ", to find a density's threshold",
                .hint = "write threshold=NUMBER instead"});
 }
 
@@ -123,9 +123,9 @@ Error not_solved(const PolicySpec& spec) {
   return Error({.code = ExitCode::usage,
                 .file = "policy " + spec.to_string(),
                 .where = "density",
-                .found = "a threshold that has to be solved on a text",
+                .found = "a threshold that must be found from a text",
                 .expected = "threshold=NUMBER",
-                .hint = "kvscope run, score, compare and eval solve it on the prompt"});
+                .hint = "kvscope run, score, compare and eval find it from the prompt"});
 }
 
 }  // namespace kvscope

@@ -11,8 +11,8 @@ constexpr auto kParameters = gated_parameters(
     {"threshold", ParameterKind::real, "", 0, -1e6, 1e6, "A token stays if its negated logit is at least this."},
     sinks_parameter(0),
     tokens_parameter("window", 512, 1,
-                     "Tokens behind the query that are always seen, the query's own apart: q - t <= window, DMS's own "
-                     "way to count."));
+                     "Tokens before the query that are always seen, not counting the query's own: q - t <= window, "
+                     "as DMS counts."));
 constexpr std::string_view kGates[] = {"dms", "dms_separate"};
 
 /// DMS counts the tokens behind the query: its window is one less than ours.
@@ -45,8 +45,8 @@ Policy dms_policy() {
                .definition =
                    "logit of t = 100 x - 5, x the last channel of the first query head of the group, after its norm "
                    "and before rotation, of token t + 1; score = -logit; evict_at[t] = NEVER if score >= threshold, "
-                   "otherwise t + window + 1 (q - t <= window is seen: 513 keys for 512). The channel that "
-                   "carries the gate is zero in attention as soon as a gate of kind dms is loaded, under every policy.",
+                   "otherwise t + window + 1 (q - t <= window is seen: 513 keys for 512). While a dms gate is "
+                   "loaded, the channel that carries it is zero in attention under every policy.",
                .parameters = kParameters,
                .needs_scorer = true,
                .gates = kGates},

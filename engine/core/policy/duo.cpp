@@ -41,11 +41,11 @@ Policy duo_policy() {
   return {.info = {.name = "duo",
                    .title = "DuoAttention",
                    .definition =
-                       "A full head keeps everything, a streaming head sinks and window: the share `full` of the "
-                       "heads with the greatest alpha of the loaded DuoAttention directory, or `count` of them, "
-                       "are full. Of equal alphas the lower layer, then the lower head. Where neither is written, "
-                       "full are the heads whose alpha reaches the directory's threshold (0.5 if it says none); "
-                       "sinks and window, unwritten, are the directory's.",
+                       "A full head keeps everything; a streaming head keeps sinks and window. Full heads are the "
+                       "share `full`, or `count` heads, with the greatest alpha in the loaded DuoAttention "
+                       "directory; ties go to the lower layer, then to the lower head. If you give neither, full "
+                       "heads are those whose alpha reaches the directory's threshold (0.5 if it has none). Sinks "
+                       "and window default to those of the directory.",
                    .parameters = kParameters,
                    .gates = kGates},
           .geometry = open_geometry,

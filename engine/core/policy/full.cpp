@@ -19,8 +19,8 @@ DecisionLog log(const LogQuestion&) { return {.note = "Nothing is evicted: a ful
 Policy full_policy() {
   return {.info = {.name = "full",
                    .title = "Full cache",
-                   .definition = "Nothing is ever evicted: evict_at = NEVER for every token. The "
-                                 "dense reference. Its metrics take a window of 64 tokens."},
+                   .definition = "The dense reference. Nothing is ever evicted: evict_at = NEVER for every token. "
+                                 "Its metrics use a window of 64 tokens."},
           .geometry = geometry,
           .explain = explain,
           .log = log};

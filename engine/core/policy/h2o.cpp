@@ -9,7 +9,7 @@ constexpr ParameterInfo kParameters[] = {
     kBudgetParameter, sinks_parameter(0),
     tokens_parameter(
         "window", 256, 1,
-        "Recent tokens, the query's own included, that never leave; the heavy hitters have the rest of the budget."),
+        "Newest tokens, including the query's own, that always stay. The heavy hitters get the rest of the budget."),
     kPrefillParameter};
 
 RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
@@ -25,9 +25,7 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
           .dense_prefill = spec.value("prefill") == 0};
 }
 
-std::string explain(const TokenQuestion& question) {
-  return explain_least_attention(question, " over all queries so far.");
-}
+std::string explain(const TokenQuestion& question) { return explain_least_attention(question, " over all queries"); }
 
 DecisionLog log(const LogQuestion& question) { return log_of_least(question, "sum of attention"); }
 
@@ -39,8 +37,9 @@ Policy h2o_policy() {
           {.name = "h2o",
            .title = "H2O heavy hitters",
            .definition =
-               "When a head holds more than budget tokens after a query, the one of least attention summed over all "
-               "queries so far (mean over the group), among those outside the recent window, leaves: evict_at = q + 1.",
+               "When a head holds more than budget tokens after a query, it evicts the token outside the recent window "
+               "with the least attention, summed over all queries up to this one (mean over the group): evict_at = q + "
+               "1.",
            .parameters = kParameters,
            .has_budget = true},
       .geometry = geometry,

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kGlobals[] = {"keep", "threshold"};
 constexpr ParameterInfo kParameters[] = {
-    {"heads", ParameterKind::choice, "", 0, 0, 3, "Which heads are global: SP-KV's strategies A to D.",
+    {"heads", ParameterKind::choice, "", 0, 0, 3, "Which heads are global: strategy A, B, C or D of SP-KV.",
      kHeadStrategies},
     {"full",
      ParameterKind::real,
@@ -16,7 +16,7 @@ constexpr ParameterInfo kParameters[] = {
      0.286,
      0,
      1,
-     "Share of the KV heads that are global, of c and d; a and b have a share of their own, which the run records here.",
+     "Share of the KV heads that are global, for c and d. The share of a and b is fixed; the run records it here.",
      {},
      {},
      ParameterSlider{0, 1, 3}},
@@ -24,7 +24,7 @@ constexpr ParameterInfo kParameters[] = {
     {"on", ParameterKind::choice, "", 0, 0, 1,
      "What a global head keeps: everything, or tokens whose score reaches the threshold.", kGlobals},
     {"threshold", ParameterKind::real, "", 0.5, -1e6, 1e6,
-     "Of on=threshold, for the first loaded gate that scores tokens."},
+     "With on=threshold: the threshold for the first loaded gate that scores tokens."},
     kDensityParameter,
     kDensityOverParameter,
     strict_parameter(0),
@@ -55,10 +55,10 @@ bool uses(const PolicySpec& spec, std::string_view parameter) {
 }
 
 std::string heads_note(const PolicySpec& spec, const HeadsOfModel& heads) {
-  constexpr std::string_view kNotes[] = {"A: 3 local : 1 global from layer 0 on, and the last",
-                                         "B: 3 local : 1 global from layer 3 on, and the last",
-                                         "C: drawn with the seed", "D: the densest of the loaded directory"};
-  constexpr std::string_view kNoDirectory = "D: the densest of a directory, which has to be loaded";
+  constexpr std::string_view kNotes[] = {
+      "A: every fourth layer from layer 0, and the last", "B: every fourth layer from layer 3, and the last",
+      "C: drawn at random with the seed", "D: the densest of the loaded head directory"};
+  constexpr std::string_view kNoDirectory = "D: the densest of a head directory (load one first)";
   const int strategy = spec.count("heads");
   HeadsOfModel any = heads;  // of d, how many does not depend on which
   any.alpha.assign(static_cast<std::size_t>(heads.n_layers) * heads.n_kv_heads, 0);
@@ -75,15 +75,15 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
 
 Policy hybrid_policy() {
   return {
-      .info =
-          {.name = "hybrid",
-           .title = "Hybrid heads",
-           .definition =
-               "A global head keeps everything, or what a gate's threshold admits; a local head sinks and window. "
-               "Global are, by `heads`: every fourth layer from layer 0 (a) or from layer 3 (b), and the last; a "
-               "share `full`, or `count` heads, drawn with `seed` (c); as many of greatest value in the loaded head directory "
-               "(d), whose own heads, sinks and window they are where nobody writes others.",
-           .parameters = kParameters},
+      .info = {.name = "hybrid",
+               .title = "Hybrid heads",
+               .definition =
+                   "A global head keeps everything, or what a gate's threshold admits; a local head keeps sinks and "
+                   "window. `heads` selects the global heads: every fourth layer from layer 0 (a) or from layer 3 (b), "
+                   "and the last layer; a share `full`, or `count` heads, drawn with `seed` (c); the same number of "
+                   "heads with the greatest value in the loaded head directory (d). With d, heads, sinks and window "
+                   "default to those of the directory.",
+               .parameters = kParameters},
       .geometry = open_geometry,
       .plan = plan,
       .local_heads = local_heads,

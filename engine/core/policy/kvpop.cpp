@@ -16,19 +16,18 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
 }  // namespace
 
 Policy kvpop_policy() {
-  return {
-      .info = {.name = "kvpop",
-               .title = "KVpop running top-k",
-               .definition = "The token that leaves the window competes for top_k = budget - sinks - window places; at "
-                             "query q the one with the least score + floor((q - t) / stride) log(decay) leaves for "
-                             "good (KVpop eq. 4, 5 and 20). Scorer: linear, MLP or mLSTM, delayed or immediate.",
-               .parameters = kParameters,
-               .has_budget = true,
-               .needs_scorer = true,
-               .gates = kGates},
-      .geometry = budget_geometry,
-      .plan = plan,
-      .uses = uses_top_k};
+  return {.info = {.name = "kvpop",
+                   .title = "KVpop running top-k",
+                   .definition = "The token that leaves the window competes for top_k = budget - sinks - window slots. "
+                                 "At query q the token with the lowest score + floor((q - t) / stride) log(decay) is "
+                                 "evicted (KVpop eq. 4, 5 and 20). Scorer: linear, MLP or mLSTM, delayed or immediate.",
+                   .parameters = kParameters,
+                   .has_budget = true,
+                   .needs_scorer = true,
+                   .gates = kGates},
+          .geometry = budget_geometry,
+          .plan = plan,
+          .uses = uses_top_k};
 }
 
 }  // namespace kvscope

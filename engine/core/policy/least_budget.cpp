@@ -53,9 +53,10 @@ std::string what_takes_least(bool has_interval) {
 std::string describe_raised(const RaisedBudget& raised, int n_positions) {
   const bool share = raised.asked.kind == BudgetSpec::Kind::keep;
   const std::string asked = share ? number_text(100 * raised.asked.value, 4) + " % of "
-                                  : "a factor of " + number_text(raised.asked.value, 4) + " on ";
-  return asked + std::to_string(n_positions) + " tokens = " + std::to_string(raised.wanted) + ", raised to " +
-         std::to_string(raised.least) + ": " + what_takes_least(raised.has_interval) + " take that many";
+                                  : number_text(raised.asked.value, 4) + "x compression of ";
+  return asked + std::to_string(n_positions) + " = " + counted(raised.wanted, "token") + ", raised to the minimum of " +
+         std::to_string(raised.least) + " (" + (raised.has_interval ? "sinks + window + interval" : "sinks + window") +
+         ")";
 }
 
 }  // namespace kvscope

@@ -12,12 +12,13 @@ constexpr ParameterInfo kParameters[] = {
     kSinksParameter,
     kWindowParameter,
     {"decay", ParameterKind::real, "", 1, 1e-6, 1,
-     "gamma: a token loses -log(gamma) of its target for every stride of age; 1 is none."},
+     "gamma: a token loses -log(gamma) of its target for every stride of age. 1: no decay."},
     kStrideParameter,
     {"mass", ParameterKind::choice, "", 0, 0, 3,
-     "How the attention from later queries becomes one number: mean (KVpop eq. 2), sum, root mean square, maximum.",
+     "How the attention from later queries becomes one number: mean (KVpop eq. 2), sum, root mean square or maximum.",
      kMasses},
-    {"weight", ParameterKind::choice, "", 0, 0, 2, "What it is multiplied by: nothing, |v|, or |W_o v|.", kWeights},
+    {"weight", ParameterKind::choice, "", 0, 0, 2, "What this number is multiplied by: nothing, |v| or |W_o v|.",
+     kWeights},
     capacity_parameter(/*quiet=*/false),
     kIntervalParameter};
 
@@ -33,9 +34,10 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
 Policy oracle_policy() {
   return {.info = {.name = "oracle",
                    .title = "Future-attention oracle",
-                   .definition = "The contest of kvpop with log(1e-6 + the attention that a token gets from later "
-                                 "queries) as its score, in two passes: the text goes by densely first, with the dense "
-                                 "answer where there is one. Not an upper bound: greedy by one number a token.",
+                   .definition = "The contest of kvpop with log(1e-6 + the attention that a token receives from "
+                                 "later queries) as the score. It takes two passes: the first reads the text with a "
+                                 "full cache, including the dense answer if there is one. Not an upper bound: it is "
+                                 "greedy and uses one number per token.",
                    .parameters = kParameters,
                    .has_budget = true},
           .geometry = budget_geometry,

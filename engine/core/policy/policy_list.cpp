@@ -45,9 +45,9 @@ std::vector<std::uint8_t> recorded_heads(const Policy& policy, const PolicySpec&
     return policy.local_heads(spec, {.n_layers = head.n_layers, .n_kv_heads = head.n_kv_heads});
   } catch (const std::invalid_argument&) {
     throw Error({.file = "policy " + spec.name,
-                 .found = "heads that a head directory names",
-                 .expected = "a policy whose lifetimes follow from what is recorded",
-                 .hint = "decode under it"});
+                 .found = "heads from a head directory",
+                 .expected = "a policy whose lifetimes follow from the recorded data",
+                 .hint = "run the model under this policy"});
   }
 }
 
@@ -59,7 +59,7 @@ RetentionPlan recorded_plan(const PolicySpec& spec, const RetentionGeometry& geo
     throw Error({.file = "policy " + spec.name,
                  .found = "a policy that decides by attention",
                  .expected = "one whose lifetimes follow from recorded scores",
-                 .hint = "decode under it"});
+                 .hint = "run the model under this policy"});
   }
   if (policy.local_heads != nullptr) plan.local_heads = recorded_heads(policy, spec, head);
   if (has_learned_decay(spec)) {
@@ -87,7 +87,7 @@ void check_scores(const PolicySpec& spec, const RetentionGeometry& geometry, std
                  .where = "scores",
                  .found = std::to_string(n_scores) + " scores",
                  .expected = std::to_string(n_needed) + ", one for each token that has left the window",
-                 .hint = "record a run with a scorer beside the model"});
+                 .hint = "record a run with a gate that scores tokens (--gate)"});
   }
 }
 
@@ -117,7 +117,7 @@ const Policy& policy_of(const PolicySpec& spec) {
   }
   throw Error({.code = ExitCode::usage,
                .file = "policy",
-               .found = "no policy is named \"" + escape_for_terminal(spec.name) + "\"",
+               .found = "no policy named \"" + escape_for_terminal(spec.name) + "\"",
                .expected = "one of " + names});
 }
 
@@ -151,7 +151,7 @@ void policy_lifetimes(const PolicySpec& spec, int n_positions, const HeadIndex& 
   if (plan.is_pooled()) {
     throw Error({.file = "policy " + spec.name,
                  .where = "capacity",
-                 .found = "pooled, by which what a head keeps depends on all others",
+                 .found = "pooled: what a head keeps depends on all other heads",
                  .expected = "head, or the scores of all heads"});
   }
   const bool reads_scores = plan.source != ScoreSource::none;

@@ -34,29 +34,30 @@ constexpr ParameterInfo sinks_parameter(double default_value) {
 }
 constexpr ParameterInfo window_parameter(double default_value) {
   return tokens_parameter("window", default_value, 1,
-                          "Newest tokens, the query's own included, that always stay: query q sees t > q - window.");
+                          "Newest tokens, including the query's own, that always stay: query q sees t > q - window.");
 }
 
 inline constexpr ParameterInfo kSinksParameter = sinks_parameter(kDefaultSinks);
 inline constexpr ParameterInfo kWindowParameter = window_parameter(kDefaultWindow);
 /// Of a policy whose rule has no window.
-inline constexpr std::string_view kWindowOfMetrics = "Window of the metrics; the rule itself has none.";
+inline constexpr std::string_view kWindowOfMetrics = "Window of the metrics only; the policy has no window.";
 inline constexpr ParameterInfo kBudgetParameter = tokens_parameter(
     "budget", 512, 1,
-    "Tokens a head may hold: sinks + window + top_k. Also as keep=25% or compression=4x of the run's positions.");
+    "Tokens that a head may hold: sinks + window + top_k. Also written keep=25% or compression=4x, relative to the "
+    "run's positions.");
 inline constexpr ParameterInfo kDecayParameter(
     "decay", ParameterKind::real, "", 1, 1e-6, 1,
-    "gamma: a token loses -log(gamma) of score for every stride of age; 1 is none. learned: each KV head's own, log_gamma "
-    "of the gate (KVpop eq. 21), and the default where the gate has it.",
+    "gamma: a token loses -log(gamma) of score for every stride of age. 1: no decay. learned: a separate decay for "
+    "each KV head, log_gamma of the gate (KVpop eq. 21); the default if the gate has it.",
     {}, "learned", ParameterSlider{0.99, 1, 6});  // what matters is how far it is from 1
 inline constexpr ParameterInfo kStrideParameter =
     rare({"stride", ParameterKind::count, "tokens", 1, 1, kMaxTokens,
           "n of KVpop eq. 5: a token loses log(decay) once every n tokens of age."});
 inline constexpr ParameterInfo kSeedParameter =
-    rare({"seed", ParameterKind::count, "", 0, 0, kMaxTokens, "Seed of what is drawn."});
+    rare({"seed", ParameterKind::count, "", 0, 0, kMaxTokens, "Seed of the random draw."});
 inline constexpr ParameterInfo kGlobalCountParameter(
     "count", ParameterKind::count, "heads", 0, 0, kMaxTokens,
-    "KV heads that are global, instead of the share full. 0: by full.");
+    "Number of global KV heads, instead of the share full. 0: use full.");
 inline constexpr std::string_view kCapacities[] = {"head", "pooled"};
 /// Of a policy that keeps the tokens of greatest score under a budget: see top_k_plan().
 constexpr ParameterInfo capacity_parameter(bool quiet = true) {
@@ -67,17 +68,18 @@ constexpr ParameterInfo capacity_parameter(bool quiet = true) {
           .min = 0,
           .max = 1,
           .definition =
-              "Whose the budget is. head: each head's own. pooled: all heads share the sum of their places, and of "
-              "all their tokens those of least score leave (docs/policies.md, Pooled budgets).",
+              "Who holds the budget. head: each head has its own. pooled: all heads share the sum of their slots, "
+              "and the tokens with the lowest scores are evicted whichever head they are in (docs/policies.md, "
+              "Pooled budgets).",
           .choices = kCapacities,
           .quiet = quiet};
 }
 inline constexpr ParameterInfo kCapacityParameter = capacity_parameter();
 inline constexpr ParameterInfo kIntervalParameter = quiet(rare(tokens_parameter(
     "interval", 0, 0,
-    "Of capacity=pooled: the pool is cut to size before every query whose position is a multiple of it, in the prompt as "
-    "in the answer, and keeps interval - 1 places a head free in between. 0: the prompt is dense, and a cut is before "
-    "every token of the answer.",
+    "With capacity=pooled: the pool is cut to its budget before every query whose position is a multiple of "
+    "interval, in prompt and answer, and has room for interval - 1 more tokens per head until the next cut. 0: the "
+    "prompt is dense, and the pool is cut before every token of the answer.",
     4096)));
 /// Tokens that a query reads: a number, or a share of the run.
 constexpr ParameterInfo read_parameter(double default_value, double min, std::string_view definition) {
@@ -85,34 +87,35 @@ constexpr ParameterInfo read_parameter(double default_value, double min, std::st
   parameter.may_be_share = true;
   return parameter;
 }
-inline constexpr ParameterInfo kReadParameter = rare(
-    read_parameter(0, 0,
-                   "Tokens that a query reads, in pages of 16 chosen by Quest's bound; nothing leaves by it. Also as "
-                   "read=25% of the run's positions. 0: all."));
+inline constexpr ParameterInfo kReadParameter =
+    rare(read_parameter(0, 0,
+                        "Tokens that a query reads, in pages of 16 chosen by Quest's bound. It evicts nothing. Also "
+                        "written read=25%, a share of the run's positions. 0: all."));
 inline constexpr ParameterInfo kPoolParameter = rare(tokens_parameter(
     "pool", 0, 0,
-    "Long-range tokens that the heads may hold in the mean (WG-KV App. K): above it each head drops those of least "
-    "observed attention, again and again until there is room. 0: no limit."));
+    "Long-range tokens that the heads may hold on average (WG-KV App. K). Above it, each head evicts those with the "
+    "least observed attention, repeatedly until there is room. 0: no limit."));
 inline constexpr ParameterInfo kDropParameter = rare({"drop",
                                                       ParameterKind::real,
                                                       "",
                                                       0.1,
                                                       0.001,
                                                       0.999,
-                                                      "Share of its long-range tokens that a head drops then.",
+                                                      "Share of its long-range tokens that a head evicts when the "
+                                                      "pool is full.",
                                                       {},
                                                       {},
                                                       ParameterSlider{0.001, 0.999, 3}});
 inline constexpr ParameterInfo kObserveParameter = rare(tokens_parameter(
     "observe", 256, 1,
-    "Newest queries, no more than the window, whose attention decides what the pool drops: maximum over the group, sum "
-    "over these queries, maximum over 5 neighbours.",
+    "Newest queries, at most the window, whose attention decides what is evicted when the pool is full: maximum over "
+    "the group, sum over these queries, maximum over 5 neighbours.",
     4096));
 
 /// What becomes of a score that equals the threshold.
 constexpr ParameterInfo strict_parameter(double default_value) {
   return rare({"strict", ParameterKind::count, "", default_value, 0, 1,
-               "1: a token stays only if its score is above the threshold; 0: if it equals it, too."});
+               "1: a token stays only if its score is above the threshold. 0: it also stays if they are equal."});
 }
 
 inline constexpr std::string_view kDensityScopes[] = {"model", "head"};
@@ -125,8 +128,8 @@ inline constexpr ParameterInfo kDensityParameter{
     .min = 0.001,
     .max = 1,
     .definition =
-        "Instead of threshold: share of the prompt's tokens outside sinks and window that is to stay, also as "
-        "density=25%. The run solves for the threshold that comes nearest, and says it (docs/policies.md, Density).",
+        "Instead of threshold: the share of the prompt's tokens outside sinks and window to keep. Also written "
+        "density=25%. The run finds the nearest threshold and prints it (docs/policies.md, Density).",
     .word = "none",
     .slider = ParameterSlider{0, 1, 2},
     .percent = true,
@@ -140,8 +143,8 @@ inline constexpr ParameterInfo kDensityOverParameter{
     .min = 0,
     .max = 1,
     .definition =
-        "Whose tokens the density is a share of: all heads' together, with one threshold, or each head's, "
-        "with a threshold of its own.",
+        "What the density is a share of. model: the tokens of all heads together, with one threshold. head: the "
+        "tokens of each head, with a separate threshold.",
     .choices = kDensityScopes,
     .quiet = true,
     .rare = true};
@@ -156,8 +159,8 @@ constexpr std::array<ParameterInfo, 10> gated_parameters(const ParameterInfo& th
 inline constexpr std::string_view kPrefillChoices[] = {"dense", "sparse"};
 inline constexpr ParameterInfo kPrefillParameter(
     "prefill", ParameterKind::choice, "", 0, 0, 1,
-    "dense: the prompt's queries see everything and eviction begins after it, as published; sparse: it goes through "
-    "token by token like the answer.",
+    "dense, as published: the prompt's queries see everything and eviction starts after the prompt. sparse: the "
+    "prompt is read token by token, like the answer.",
     kPrefillChoices);
 
 }  // namespace kvscope

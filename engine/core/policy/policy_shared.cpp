@@ -95,8 +95,9 @@ void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_
                .where = "budget",
                .found = "a budget of " + describe_budget(budget, n_positions),
                .expected = "more than the " + std::to_string(n_protected) + " newest tokens" +
-                           (n_sink > 0 ? " and " + std::to_string(n_sink) + " sinks" : "") + ", which never leave",
-               .hint = "raise the budget, or protect fewer"});
+                           (n_sink > 0 ? " and " + std::to_string(n_sink) + " sinks" : "") +
+                           ", which are never evicted",
+               .hint = "raise the budget, or protect fewer tokens"});
 }
 
 RetentionPlan top_k_plan(const PolicySpec& spec, const RetentionGeometry& geometry, ScoreSource source) {
@@ -155,13 +156,13 @@ PolicySpec spec_with_share(const PolicySpec& spec, const HeadsOfModel& heads, st
   if (n_heads == 0 || (!own && count == 0)) return spec;
   const std::string truth = std::to_string(n_global) + " of " + std::to_string(n_heads) + " heads are global";
   if (own && count > 0 && count != n_global) {
-    refuse_heads(spec, "count", std::to_string(count), "no number of heads: " + truth + " by this strategy");
+    refuse_heads(spec, "count", std::to_string(count), "no count: " + truth + " by this strategy");
   }
   // The default's own value was perhaps written by nobody: traces name every parameter.
   const double full = spec.value("full"), by_default = PolicySpec::parse(spec.name).value("full");
   if (full != by_default && std::lround(full * n_heads) != n_global) {
     refuse_heads(spec, "full", number_text(full),
-                 own ? "no share: " + truth + " by this strategy" : "full or count, not both: by count " + truth);
+                 own ? "no share: " + truth + " by this strategy" : "full or count, not both: with count " + truth);
   }
   PolicySpec out = spec;
   out.values["full"] = static_cast<double>(n_global) / n_heads;
@@ -172,7 +173,7 @@ PolicySpec spec_with_share(const PolicySpec& spec, const HeadsOfModel& heads, st
 DecisionLog log_gated(const LogQuestion& question) {
   DecisionLog log = log_by_rule(question);
   if (log.rows == DecisionLog::Rows::thresholds && !question.plan.eviction.empty())
-    log.note += " Above the pool the heads drop those of least observed attention besides.";
+    log.note += " When the pool is full, heads also evict the tokens with the least observed attention.";
   return log;
 }
 

@@ -45,12 +45,13 @@ std::string cell(std::string_view text) {
 
 std::string needs(const PolicyInfo& info) {
   if (info.gates.empty())
-    return info.needs_scorer ? "Reads the first loaded gate of any kind, whose own numbers go before the defaults "
-                               "(docs/reference/gates.md). "
+    return info.needs_scorer ? "Reads the first loaded gate of any kind. The gate's own settings override these "
+                               "defaults (docs/reference/gates.md). "
                              : "";
   std::string kinds;
   for (const std::string_view gate : info.gates) kinds += (kinds.empty() ? "" : ", ") + std::string(gate);
-  return "Reads a gate of kind " + kinds + ", whose own numbers go before the defaults (docs/reference/gates.md). ";
+  return "Reads a gate of kind " + kinds +
+         ". The gate's own settings override these defaults (docs/reference/gates.md). ";
 }
 
 std::string prefill(const PolicyInfo& info) {
@@ -58,9 +59,9 @@ std::string prefill(const PolicyInfo& info) {
   const RetentionPlan plan = policy_of(spec).plan(spec, spec.geometry(4096));
   if (plan.keeps_everything()) return "";
   return plan.dense_prefill
-             ? "A run's prompt is dense unless told otherwise: eviction begins after it. A text that is read (kvscope score) is "
-               "under the policy from its first token on."
-             : "The prompt is sparse: its queries see what the policy keeps.";
+             ? "By default a run's prompt is dense, and eviction starts after it. In a text that is only read "
+               "(kvscope score), the policy acts from the first token."
+             : "The prompt is sparse: its queries see only what the policy keeps.";
 }
 
 }  // namespace
@@ -91,50 +92,53 @@ std::string parameter_range(const ParameterInfo& parameter) {
 
 /// What a threshold that is solved is of, for all policies that have one.
 constexpr std::string_view kDensitySection =
-    "\n## Density\n\n`density=SHARE` in the place of `threshold` (both is an error): the share of tokens outside sinks and "
-    "window that is to stay. The run solves for the threshold on the scores of its prompt, or of "
-    "the whole of a text that is read under the policy from its first token on (`kvscope score`, `--chunk`), of "
-    "`n_sink <= t < prompt length - window`, the tokens that have left the window when the prompt ends, those of all KV "
-    "heads together (`density_over=model`: one threshold, so that heads differ in how much they keep) or of each head "
-    "(`density_over=head`: a threshold of its own).\n\nThe threshold is that whose kept share is nearest to SHARE; of two "
-    "equally near, that which keeps more. Scores that are equal stay or leave together, so that a gate that says 1 to half "
-    "of its tokens keeps half, or none. It lies midway between the last score that stays and the first that leaves. Of a "
-    "prompt shorter than sinks and window, all tokens outside the sinks whose score is known count: they will leave the "
-    "window while the answer is written; without any the run is refused. Local heads of a hybrid count nowhere. A token "
-    "with a score of NaN leaves.\n\nWhat is evicted in one layer changes the scores of those "
-    "above. So the threshold is first solved on a dense pass over the prompt, then the prompt is read under it and it is "
-    "solved again on the scores that it has so, until it keeps SHARE within half a percentage point, four times at most; "
-    "the nearest stands. That is two to five passes over the prompt before the run's own. The answer's tokens are under the "
-    "same threshold and may keep another share. What `pool` drops besides is not counted. The "
-    "run says the thresholds it found (`kvscope run`, `score`, `inspect`, `runs/head_threshold` of a trace); written as "
-    "`threshold=` one of all heads gives the same run without them. In `--change` a density can only be left for a "
-    "threshold.\n";
+    "\n## Density\n\nWrite `density=SHARE` instead of `threshold` (giving both is an error). SHARE is the share of "
+    "tokens outside sinks and window to keep. The run finds the threshold from the scores of its prompt, or of the "
+    "whole text if the text is only read and the policy acts from its first token (`kvscope score`, `--chunk`). Only "
+    "tokens with `n_sink <= t < prompt length - window` count: those that have left the window when the prompt ends. "
+    "With `density_over=model` the tokens of all KV heads count together and there is one threshold, so heads differ "
+    "in how much they keep. With `density_over=head` each head has a separate threshold.\n\nThe threshold is the one "
+    "whose kept share is nearest to SHARE; of two equally near, the one that keeps more. It lies midway between the "
+    "lowest score that stays and the highest that is evicted. Tokens with equal scores stay or leave together: if a "
+    "gate gives 1 to half of its tokens, either half of them stay or none. If the prompt is no longer than sinks and "
+    "window, all tokens outside the sinks whose score is known count, since they leave the window during the answer; "
+    "if there are none, the run is refused. Local heads of a hybrid do not count. A token whose score is NaN is "
+    "evicted.\n\nEvicting in one layer changes the scores in the layers above it. Therefore the threshold is first "
+    "found from a dense pass over the prompt. Then the prompt is read under this threshold and a new one is found "
+    "from the new scores, until the kept share is within half a percentage point of SHARE, at most four times; the "
+    "nearest threshold is used. This takes two to five passes over the prompt before the run itself. The answer uses "
+    "the same threshold and may keep another share. Tokens that `pool` evicts do not count. The run reports its "
+    "thresholds (`kvscope run`, `score`, `inspect`, `runs/head_threshold` of a trace). If there is one threshold for "
+    "all heads, `threshold=` with this value gives the same run without these passes. In `--change`, a density can "
+    "only be replaced by a threshold.\n";
 
 /// What a budget is of all heads, for all policies that may share one.
 constexpr std::string_view kPooledSection =
-    "\n## Pooled budgets\n\n`capacity=pooled` gives the KV heads of a model one budget together: of all their tokens between "
-    "sinks and window as many stay as `n_heads (budget - sinks - window)`, whichever head they are of. Those of least score, decay "
-    "included, leave; of equals the older stays, then that of the lower layer, then of the lower head. A head may keep "
-    "everything, and another nothing but sinks and window. Scores of different heads are compared as they are, so a scorer must "
-    "have been trained for that, or by targets that are alike for all heads.\n\nWhat a head of the first layer keeps depends on "
-    "scores of the last. So the pool is cut to size between two queries: before query q the tokens that lose are taken out "
-    "of all heads, `evict_at = q`. Without `interval` a run's prompt is dense, and the first cut is before the answer's first token; in a text "
-    "that is read from its first token on (`kvscope score`, `--chunk`) a cut is before every token, or every chunk. A score that "
-    "comes only with the query at which its token leaves the window (KVpop's delayed scorers) is judged before the next "
-    "query; until then the token is seen, and its place is kept free, so that at every query behind a cut the sum over the heads is "
-    "within the pool.\n\nWith `interval=N` the pool is cut before the queries N, 2 N, ... of prompt and answer alike: the prompt passes "
-    "N tokens at a time, as its tokens one by one would, a text that is read is the same run whatever `--chunk` says, and what "
-    "happens in between finds its places free, N - 1 a head, so that the sum is within the pool at every query. A gate that was "
-    "trained under a pool says so (`pool_interval`, docs/reference/gates.md), and its policy has both by default.\n\nPages that a head does not need any more serve the others.\n\nWith `budget = sinks + window` there "
-    "is nothing to share. `what-if` previews a pool from recorded scores. Recall and chance go by what each head keeps at a query, "
-    "few or many.\n";
+    "\n## Pooled budgets\n\n`capacity=pooled` gives all KV heads of a model one budget. Between sinks and window, "
+    "`n_heads (budget - sinks - window)` tokens stay, whichever heads they are in. The tokens with the lowest "
+    "scores, decay included, are evicted; ties keep the older token, then the one in the lower layer, then in the "
+    "lower head. One head may keep everything, another only sinks and window. Scores of different heads are compared "
+    "directly, so a scorer must be trained for this, or with targets that are comparable across heads.\n\nWhat a "
+    "head of the first layer keeps depends on scores of the last layer. Therefore the pool is cut to its budget "
+    "between two queries: before query q, the losing tokens are removed from all heads, `evict_at = q`. Without "
+    "`interval`, a run's prompt is dense and the first cut is before the first token of the answer. In a text that "
+    "is only read (`kvscope score`, `--chunk`), a cut is before every token or every chunk. Some scores exist only "
+    "at the query at which the token leaves the window (KVpop's delayed scorers). They count at the next cut; until "
+    "then the token stays visible and its slot is reserved, so at every query after a cut the sum over the heads is "
+    "within the pool.\n\nWith `interval=N` the pool is cut before the queries N, 2 N, ... of prompt and answer. The "
+    "prompt is read N tokens at a time, with the same result as token by token, and a text that is only read gives "
+    "the same run for every `--chunk`. Each cut leaves room for N - 1 more tokens per head, so the sum is within the "
+    "pool at every query. A gate that was trained with a pool records this (`pool_interval`, "
+    "docs/reference/gates.md), and its policy then uses both settings by default.\n\nPages that one head no longer "
+    "needs are used by other heads.\n\nWith `budget = sinks + window` there is nothing to share. `what-if` previews "
+    "a pool from recorded scores. Recall and chance use what each head keeps at a query.\n";
 
 std::string policy_notes(const PolicyInfo& info) { return needs(info) + prefill(info); }
 
 std::string policy_document() {
   std::string out =
-      "# Policies\n\nMade from the declarations in `engine/core/policy/`; `core_tests \"docs/policies.md*\"` compares, and "
-      "with KVSCOPE_WRITE_DOCS=1 in the environment writes it.\n\nA policy is written `NAME:key=value,...`; a budget also "
+      "# Policies\n\nGenerated from the declarations in `engine/core/policy/`. The test `core_tests \"docs/policies.md*\"` compares "
+      "it; with KVSCOPE_WRITE_DOCS=1 in the environment it writes it.\n\nA policy is written `NAME:key=value,...`; a budget also "
       "as `keep=25%` or `compression=4x`, a threshold as a [density](#density). Lifetimes: `evict_at[t]` is the first query that can no longer see token "
       "t.\n";
   for (const PolicyInfo& info : policy_list()) {

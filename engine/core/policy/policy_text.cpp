@@ -149,7 +149,7 @@ void parse_pair(const PolicyInfo& info, std::string_view pair, PolicySpec& spec,
   if (!budget_key && parameter == nullptr) {
     throw Error({.code = ExitCode::usage,
                  .file = file,
-                 .found = "no key is named " + in_quotes(key, 200),
+                 .found = "no key named " + in_quotes(key, 200),
                  .expected = key_list(info)});
   }
   if (equals == std::string_view::npos) bad_value(spec.name, key, pair, "key=value");

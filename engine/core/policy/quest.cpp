@@ -6,9 +6,9 @@ namespace {
 
 constexpr ParameterInfo kParameters[] = {
     read_parameter(1024, 16,
-                   "Tokens that a query reads, in pages of 16 chosen by Quest's bound; nothing leaves by it. Also as "
-                   "read=25% of the run's positions."),
-    {"dense", ParameterKind::count, "layers", 2, 0, 1024, "First layers, which read everything."},
+                   "Tokens that a query reads, in pages of 16 chosen by Quest's bound. It evicts nothing. Also written "
+                   "read=25%, a share of the run's positions."),
+    {"dense", ParameterKind::count, "layers", 2, 0, 1024, "Number of first layers, which read everything."},
     tokens_parameter("window", kDefaultWindow, 1, kWindowOfMetrics)};
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
@@ -18,28 +18,28 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
 DecisionLog log(const LogQuestion& question) {
   const int tokens = question.plan.selection.tokens, all = question.n_tokens;
   if (question.layer < question.plan.selection.dense_layers)
-    return {.note = "Nothing is evicted, and each query reads all: this is one of the first " +
-                    std::to_string(question.plan.selection.dense_layers) + " layers, which are dense."};
+    return {.note = "Nothing is evicted, and each query reads every token: this layer is one of the first " +
+                    std::to_string(question.plan.selection.dense_layers) + ", which are dense."};
   if (all <= tokens)
-    return {.note = "Nothing is evicted, and each query reads all: " + counted(all, "token") + " are within the " +
-                    std::to_string(tokens) + " that a query may read."};
+    return {.note = "Nothing is evicted, and each query reads every token: there are " + std::to_string(all) +
+                    ", and a query may read " + std::to_string(tokens) + "."};
   return {.note = "Nothing is evicted: each query of the answer reads " + counted(tokens, "token") +
-                  " in pages of 16. The strip shows which at any position."};
+                  " in pages of 16. The token strip shows which pages."};
 }
 
 }  // namespace
 
 Policy quest_policy() {
-  return {
-      .info = {.name = "quest",
-               .title = "Quest",
-               .definition = "Nothing is evicted. A query reads `read` tokens in pages of 16: those with the greatest "
-                             "bound sum_c max(q_c min_c, q_c max_c) on a page's attention, maximum over the group, the "
-                             "newest page always. The first `dense` layers read all; so does a run's prompt.",
-               .parameters = kParameters},
-      .geometry = open_geometry,
-      .plan = plan,
-      .log = log};
+  return {.info = {.name = "quest",
+                   .title = "Quest",
+                   .definition =
+                       "Nothing is evicted. A query reads `read` tokens in pages of 16: always the newest page, then "
+                       "those with the greatest bound sum_c max(q_c min_c, q_c max_c) on a page's attention, "
+                       "maximum over the group. The first `dense` layers and the prompt read everything.",
+                   .parameters = kParameters},
+          .geometry = open_geometry,
+          .plan = plan,
+          .log = log};
 }
 
 }  // namespace kvscope

@@ -5,14 +5,14 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {
-    kBudgetParameter,
-    kSinksParameter,
-    kWindowParameter,
-    {"admit", ParameterKind::real, "", 0, 0, 1, "Probability that a token is admitted; 0: compete for the budget."},
-    kSeedParameter,
-    kCapacityParameter,
-    kIntervalParameter};
+constexpr ParameterInfo kParameters[] = {kBudgetParameter,
+                                         kSinksParameter,
+                                         kWindowParameter,
+                                         {"admit", ParameterKind::real, "", 0, 0, 1,
+                                          "Probability that a token is admitted. 0: tokens compete for the budget."},
+                                         kSeedParameter,
+                                         kCapacityParameter,
+                                         kIntervalParameter};
 
 RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   return spec.value("admit") > 0 ? open_geometry(spec, n_positions) : budget_geometry(spec, n_positions);
@@ -41,9 +41,9 @@ Policy random_policy() {
   return {
       .info = {.name = "random",
                .title = "Random retention",
-               .definition = "Scores uniform in [0, 1), drawn from seed, layer, head and position. admit=0: they "
-                             "compete for the budget as kvpop's do; admit=x: a token that leaves the window stays for "
-                             "good with probability x, and there is no budget.",
+               .definition = "Scores are uniform in [0, 1), drawn from seed, layer, head and position. admit=0: they "
+                             "compete for the budget as in kvpop. admit=x: a token that leaves the window is kept "
+                             "with probability x, and there is no budget.",
                .parameters = kParameters,
                .has_budget = true},
       .geometry = geometry,

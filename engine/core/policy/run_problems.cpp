@@ -38,7 +38,7 @@ void check_gate(const RunQuestion& question, Problems& problems) {
   if (question.gates->scorer(info.gates) != nullptr) return;
   problems.push_back(
       {.kind = RunProblem::Kind::gate,
-       .text = std::string(info.title) + " decides by " + gate_kinds_in_words(info.gates) + ", and none is loaded."});
+       .text = std::string(info.title) + " needs " + gate_kinds_in_words(info.gates) + ". None is loaded."});
 }
 
 // A count of heads that the model does not have: told before the policy is taken apart, which would refuse it.
@@ -63,9 +63,8 @@ void check_heads(const RunQuestion& question, const PolicySpec& spec, Problems& 
   try {
     policy.local_heads(spec, shape);
   } catch (const std::invalid_argument&) {
-    problems.push_back(
-        {.kind = RunProblem::Kind::heads,
-         .text = std::string(policy.info.title) + " takes its heads from a directory, and none is loaded."});
+    problems.push_back({.kind = RunProblem::Kind::heads,
+                        .text = std::string(policy.info.title) + " needs a head directory. None is loaded."});
   }
 }
 
@@ -80,7 +79,7 @@ void check_window(const RunQuestion& question, const PolicySpec& spec, Problems&
       {.kind = RunProblem::Kind::window,
        .text = fixes_window(gate->kind, gate->delay)
                    ? "The scorer was trained with a window of " + right + " tokens, not " + found + "."
-                   : "The gate looks " + right + " tokens ahead, and a window of " + found + " does not wait so long.",
+                   : "The gate looks " + right + " tokens ahead. A window of " + found + " is too short.",
        .remedy = "Use " + right,
        .policy = with_value(question.policy, "window", gate->delay)});
 }
@@ -91,7 +90,7 @@ void check_decay(const RunQuestion& question, const PolicySpec& spec, Problems& 
   if (gate == nullptr || !gate->numbers || gate->numbers->has_decay) return;
   const double usual = PolicySpec::parse(spec.name).value("decay");
   problems.push_back({.kind = RunProblem::Kind::decay,
-                      .text = "The gate has no decay of its own for each head.",
+                      .text = "The gate has no learned decay.",
                       .remedy = "Use " + number_text(usual),
                       .policy = with_value(question.policy, "decay", usual)});
 }
@@ -109,8 +108,8 @@ void check_geometry(const RunQuestion& question, const PolicySpec& spec, Problem
       PolicySpec enough = question.policy;
       enough.budget = {BudgetSpec::Kind::tokens, static_cast<double>(*least)};
       problem = {.kind = RunProblem::Kind::budget,
-                 .text = "A budget of " + std::to_string(spec.budget_tokens(n)) + " tokens is less than the " +
-                         std::to_string(*least) + " that " + what_takes_least(pool_interval(spec) > 0) + " take.",
+                 .text = "A budget of " + std::to_string(spec.budget_tokens(n)) + " tokens is too small: " +
+                         what_takes_least(pool_interval(spec) > 0) + " need " + std::to_string(*least) + ".",
                  .remedy = "Raise to " + std::to_string(*least),
                  .policy = std::move(enough)};
     }
@@ -164,7 +163,9 @@ bool has_gate_for(const PolicySpec& spec, const GatesOfModel& gates) {
 }
 
 std::string gate_kinds_in_words(std::span<const std::string_view> kinds) {
-  return kinds.empty() ? "a scorer or gate of any kind" : "a gate of " + scorer_titles(kinds);
+  if (kinds.empty()) return "a gate of any kind that scores tokens";
+  const std::string titles = scorer_titles(kinds);
+  return (titles.starts_with("SP") ? "an " : "a ") + titles + " gate";
 }
 
 std::vector<RunProblem> run_problems(const RunQuestion& question) {

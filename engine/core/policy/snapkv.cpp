@@ -9,17 +9,19 @@ constexpr std::string_view kPooling[] = {"mean", "max"};
 constexpr ParameterInfo kParameters[] = {
     kBudgetParameter,
     sinks_parameter(0),
-    tokens_parameter("window", 64, 1, "Last queries of the prompt, which are observed and stay.", 4096),
-    {"kernel", ParameterKind::count, "tokens", 5, 1, 255, "Neighbours over which the attention is pooled; odd."},
+    tokens_parameter("window", 64, 1, "Last queries of the prompt. Their attention decides, and their tokens stay.",
+                     4096),
+    {"kernel", ParameterKind::count, "tokens", 5, 1, 255,
+     "Number of neighbours over which the attention is pooled; odd."},
     {"pooling", ParameterKind::choice, "", 0, 0, 1,
-     "Over neighbours: their mean (kvpress) or their maximum (as published).", kPooling},
-    {"group", ParameterKind::choice, "", 0, 0, 1, "Over the query heads of the group: their mean or their maximum.",
+     "How to pool over neighbours: mean (kvpress) or maximum (as published).", kPooling},
+    {"group", ParameterKind::choice, "", 0, 0, 1, "How to pool over the query heads of the group: mean or maximum.",
      kPooling},
     tokens_parameter(
         "pool", 0, 0,
-        "As a trigger instead: tokens outside sinks and window that the heads may hold in the mean; above it, after the "
-        "prompt or any token of the answer, each head drops the share `drop` of lowest score, again and again until there "
-        "is room (the paper evicts once a trigger). The budget then means nothing. 0: once."),
+        "Evict by trigger instead: how many tokens outside sinks and window the heads may hold on average. Above it, after "
+        "the prompt or any token of the answer, each head evicts the share `drop` with the lowest scores, repeatedly until "
+        "there is room (the paper evicts once per trigger). The budget then has no effect. 0: evict once."),
     kDropParameter};
 
 RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) {
@@ -34,23 +36,24 @@ bool uses(const PolicySpec& spec, std::string_view parameter) { return spec.coun
 
 DecisionLog log(const LogQuestion& question) {
   const bool triggered = question.spec.count("pool") > 0;
-  return log_of_compression("the attention of its last " + std::to_string(question.geometry.window) + " queries",
-                            triggered ? "Again whenever the pool is full." : "The answer's tokens all stay.");
+  return log_of_compression("the attention from its last " + counted(question.geometry.window, "token"),
+                            triggered ? "This repeats whenever the pool is full." : "All tokens of the answer stay.");
 }
 
 }  // namespace
 
 Policy snapkv_policy() {
   return {
-      .info = {.name = "snapkv",
-               .title = "SnapKV",
-               .definition =
-                   "After the prompt every head keeps its last `window` tokens and, of the others, those with the "
-                   "greatest attention from the last `window` queries, pooled over `kernel` neighbours, budget tokens "
-                   "in all; the losers have evict_at = prompt length. The answer's tokens all stay. With pool it is a "
-                   "trigger under a global budget, WG-KV App. K with window=256,pooling=max,group=max.",
-               .parameters = kParameters,
-               .has_budget = true},
+      .info =
+          {.name = "snapkv",
+           .title = "SnapKV",
+           .definition =
+               "After the prompt, every head keeps budget tokens: its last `window` tokens and those with the "
+               "greatest attention from the last `window` queries, pooled over `kernel` neighbours. The others have "
+               "evict_at = prompt length. All tokens of the answer stay. With pool, eviction is triggered under a "
+               "global budget: WG-KV App. K with window=256,pooling=max,group=max.",
+           .parameters = kParameters,
+           .has_budget = true},
       .geometry = budget_geometry,
       .plan = plan,
       .explain = explain,

@@ -22,10 +22,10 @@ Policy sp_kv_policy() {
   return {.info = {.name = "sp-kv",
                    .title = "SP-KV",
                    .definition =
-                       "utility u_t = sigmoid(f(h_t)) of the attention input h_t (of its neighbours' too where the "
-                       "gate has a convolution, App. C.4), one f per KV head; evict_at[t] = NEVER if u_t >= "
-                       "threshold, otherwise t + window (0 <= q - t < window is seen). The cache grows with what "
-                       "the predictor keeps.",
+                       "utility u_t = sigmoid(f(h_t)) of the attention input h_t (and of its neighbours if the gate "
+                       "has a convolution, App. C.4), one f per KV head; evict_at[t] = NEVER if u_t >= threshold, "
+                       "otherwise t + window (0 <= q - t < window is seen). The cache grows with what the predictor "
+                       "keeps.",
                    .parameters = kParameters,
                    .needs_scorer = true,
                    .gates = kGates},

@@ -19,8 +19,8 @@ int budget_tokens(const PolicySpec& spec) { return spec.count("sinks") + spec.co
 Policy streaming_policy() {
   return {.info = {.name = "streaming",
                    .title = "StreamingLLM",
-                   .definition = "Sinks and window only: evict_at[t] = NEVER if t < sinks, otherwise t + window. Its "
-                                 "budget is sinks + window. sinks=0 is local attention.",
+                   .definition = "Keeps sinks and window only: evict_at[t] = NEVER if t < sinks, otherwise t + "
+                                 "window. Its budget is sinks + window. sinks=0 is local attention.",
                    .parameters = kParameters},
           .geometry = geometry,
           .plan = plan,

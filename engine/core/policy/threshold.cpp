@@ -12,19 +12,18 @@ constexpr auto kParameters = gated_parameters(
 }  // namespace
 
 Policy threshold_policy() {
-  return {
-      .info = {.name = "threshold",
-               .title = "Score threshold",
-               .definition =
-                   "Admission by the score of the first loaded gate, decided once on leaving the window: evict_at[t] = "
-                   "NEVER if t < sinks or score >= threshold, otherwise t + window. The cache grows with the text.",
-               .parameters = kParameters,
-               .needs_scorer = true},
-      .geometry = open_geometry,
-      .plan = gated_plan,
-      .explain = explain_gated,
-      .log = log_gated,
-      .uses = uses_gated};
+  return {.info = {.name = "threshold",
+                   .title = "Score threshold",
+                   .definition =
+                       "The score of the first loaded gate decides once, when a token leaves the window: evict_at[t] = "
+                       "NEVER if t < sinks or score >= threshold, otherwise t + window. The cache grows with the text.",
+                   .parameters = kParameters,
+                   .needs_scorer = true},
+          .geometry = open_geometry,
+          .plan = gated_plan,
+          .explain = explain_gated,
+          .log = log_gated,
+          .uses = uses_gated};
 }
 
 }  // namespace kvscope

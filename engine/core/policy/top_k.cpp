@@ -16,8 +16,8 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
 Policy top_k_policy() {
   return {.info = {.name = "top-k",
                    .title = "Running top-k of any score",
-                   .definition = "The contest of kvpop with the score of the first loaded gate, "
-                                 "whatever its kind: any scorer under a fixed budget.",
+                   .definition = "The contest of kvpop with the score of the first loaded gate of any kind: any "
+                                 "scorer under a fixed budget.",
                    .parameters = kParameters,
                    .has_budget = true,
                    .needs_scorer = true},

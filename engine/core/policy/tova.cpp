@@ -6,7 +6,8 @@ namespace {
 
 constexpr ParameterInfo kParameters[] = {
     kBudgetParameter, sinks_parameter(0), tokens_parameter("window", 1, 1, kWindowOfMetrics),
-    tokens_parameter("protect", 0, 0, "Newest tokens that never leave; as published the newest may, with 0."),
+    tokens_parameter("protect", 0, 0,
+                     "Newest tokens that always stay. 0, as published: even the newest may be evicted."),
     kPrefillParameter};
 
 RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
@@ -22,7 +23,7 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
           .dense_prefill = spec.value("prefill") == 0};
 }
 
-std::string explain(const TokenQuestion& question) { return explain_least_attention(question, " of that query."); }
+std::string explain(const TokenQuestion& question) { return explain_least_attention(question, " from that query"); }
 
 DecisionLog log(const LogQuestion& question) { return log_of_least(question, "attention of the query"); }
 
@@ -33,8 +34,8 @@ Policy tova_policy() {
       .info = {.name = "tova",
                .title = "TOVA",
                .definition =
-                   "When a layer holds more than budget tokens after a query, the token to which that query attended "
-                   "least, in the mean over all query heads of the layer, leaves all its heads: evict_at = q + 1.",
+                   "When a layer holds more than budget tokens after a query, all its heads evict the token to which "
+                   "that query attended least (mean over all query heads of the layer): evict_at = q + 1.",
                .parameters = kParameters,
                .has_budget = true},
       .geometry = geometry,

@@ -22,10 +22,10 @@ DecisionLog log(const LogQuestion& question) {
 Policy wg_kv_policy() {
   return {.info = {.name = "wg-kv",
                    .title = "WG-KV",
-                   .definition = "gate g_t = sigmoid(W2 gelu(W1 x + b1) + b2), x = [RMSNorm(k before RoPE) ; RMSNorm(k "
-                                 "after RoPE)]; evict_at[t] = NEVER if g_t > threshold, otherwise t + window: > as in "
-                                 "the released code, the paper prints >= (strict=0). pool and read are its App. K and "
-                                 "section 5.4.",
+                   .definition = "gate g_t = sigmoid(W2 gelu(W1 x + b1) + b2), x = [RMSNorm(k before RoPE) ; "
+                                 "RMSNorm(k after RoPE)]; evict_at[t] = NEVER if g_t > threshold, otherwise t + "
+                                 "window: > as in the released code; the paper has >= (strict=0). pool and read are "
+                                 "from its App. K and section 5.4.",
                    .parameters = kParameters,
                    .needs_scorer = true,
                    .gates = kGates},

@@ -31,7 +31,7 @@ class Walk {
         value();
       }
     }
-    if (left() > 0) malformed(std::to_string(left()) + " bytes behind its value");
+    if (left() > 0) malformed(std::to_string(left()) + " bytes after its value");
   }
 
  private:

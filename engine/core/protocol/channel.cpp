@@ -79,7 +79,7 @@ class PatientReader {
       if (ready < 0 && errno != EINTR) return true;
       if (ready == 0 && time_left(start) <= milliseconds(0)) {
         const milliseconds waited = begun_ ? patience_.silence : patience_.whole;
-        fail((begun_ ? "silence in the middle of a message, for " : "no message, for ") +
+        fail((begun_ ? "no data in the middle of a message for " : "no message for ") +
              std::to_string(waited.count() / 1000) + " s");
       }
     }
@@ -153,10 +153,10 @@ void Channel::write(const json& message) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       wait_for(write_fd_, POLLOUT);
     } else if (errno != EINTR) {
-      throw Error(
-          {.code = ExitCode::resource,
-           .file = "engine stream",
-           .found = errno == EPIPE ? "the other end is gone" : "cannot write: " + std::string(std::strerror(errno))});
+      throw Error({.code = ExitCode::resource,
+                   .file = "engine stream",
+                   .found = errno == EPIPE ? "the other side has closed the connection"
+                                           : "cannot write: " + std::string(std::strerror(errno))});
     }
   }
 }

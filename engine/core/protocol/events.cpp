@@ -250,7 +250,7 @@ ScoreFacts score_from_event(const json& event) {
   if (event.contains("greedy")) facts.greedy = unpack_i32(event, "greedy");
   const auto check = [&](const char* what, std::size_t n) {
     if (n == facts.ids.size()) return;
-    bad_field(event, what, std::to_string(n), std::to_string(facts.ids.size()) + ", one a token");
+    bad_field(event, what, std::to_string(n), std::to_string(facts.ids.size()) + ", one per token");
   };
   check("logprobs", facts.logprobs.size());
   if (!facts.greedy.empty()) check("greedy", facts.greedy.size());
@@ -304,7 +304,7 @@ Error error_from_event(const json& event) {
                      .found = text_or_empty(event, "found"),
                      .expected = text_or_empty(event, "expected"),
                      .hint = text_or_empty(event, "hint")};
-  if (parts.found.empty()) parts.found = "the engine reported an error without saying which";
+  if (parts.found.empty()) parts.found = "the engine reported an error without a message";
   return Error(std::move(parts));
 }
 

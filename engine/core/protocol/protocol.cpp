@@ -135,7 +135,7 @@ StepFacts step_facts_from_json(const json& j) {
   facts.pieces = unpack_pool(j, "pieces");
   if (facts.pieces.size() != facts.ids.size()) {
     bad_field(j, "pieces", std::to_string(facts.pieces.size()) + " pieces",
-              std::to_string(facts.ids.size()) + ", one a token");
+              std::to_string(facts.ids.size()) + ", one per token");
   }
   facts.logprobs_from = static_cast<int>(integer(j, "logprobs_from", 0, kMaxPositions));
   facts.logprobs = unpack_f32(j, "logprobs");
@@ -147,7 +147,7 @@ StepFacts step_facts_from_json(const json& j) {
   const std::vector<float> value = unpack_f32(j, "score_value");
   if (index.size() != 3 * value.size()) {
     bad_field(j, "score_value", std::to_string(value.size()) + " scores",
-              std::to_string(index.size() / 3) + ", one an index");
+              std::to_string(index.size() / 3) + ", one per index");
   }
   for (std::size_t i = 0; i < value.size(); ++i) {
     facts.scores.push_back({index[3 * i], index[3 * i + 1], index[3 * i + 2], value[i]});

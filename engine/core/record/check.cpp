@@ -71,7 +71,7 @@ class ContestCheck {
     }
     if (c.q <= last(c)) {
       throw RunFault("contests", "query " + std::to_string(c.q) + " after query " + std::to_string(last(c)),
-                     "one contest a query and head, queries rising");
+                     "one contest per query and head, queries rising");
     }
     last(c) = c.q;
   }
@@ -125,7 +125,8 @@ void visit_masses(const Run& run, const OracleSpec& oracle, Check check) {
 /// `field` is "recall" on the wire, "recall_so_far" in a record.
 void check_recall(const char* field, const ModelInfo& model, const std::vector<float>& recall) {
   if (recall.size() != n_heads(model))
-    throw RunFault(field, std::to_string(recall.size()) + " numbers", std::to_string(n_heads(model)) + ", one a head");
+    throw RunFault(field, std::to_string(recall.size()) + " numbers",
+                   std::to_string(n_heads(model)) + ", one per head");
   check_mass(field, recall, true);
 }
 
@@ -204,7 +205,7 @@ void check_lifetimes(const RunRecord& run, const StepFacts& facts, int n_tokens)
       throw RunFault(
           "evict_at",
           "another evict_at of token " + std::to_string(l.token) + ", which left at " + std::to_string(before),
-          "a token leaves once");
+          "a token is evicted once");
     }
   }
 }
@@ -249,7 +250,7 @@ void check_error_rows(const RunRecord& run, const OutputError& error, int n_quer
 }
 
 void check_lifetime_rows(const RunRecord& run) {
-  if (run.evict_at.empty() && !run.ids.empty()) throw RunFault("evict_at", "no rows", "one a layer and head");
+  if (run.evict_at.empty() && !run.ids.empty()) throw RunFault("evict_at", "no rows", "one per layer and head");
   check_rows(run, "evict_at", run.evict_at, run.n_tokens(), [&](const std::vector<std::int32_t>& row) {
     for (std::size_t t = 0; t < row.size(); ++t) {
       if (row[t] != kUndecided) check_lifetime("evict_at", static_cast<std::int32_t>(t), row[t], run.n_positions);
@@ -308,7 +309,7 @@ void check_started(const RunRecord& run, const RunStarted& started) {
   check_count("prompt_len", static_cast<std::int64_t>(started.ids.size()), 1, started.n_positions);
   if (started.pieces.size() != started.ids.size()) {
     throw RunFault("pieces", std::to_string(started.pieces.size()) + " pieces",
-                   std::to_string(started.ids.size()) + ", one a token");
+                   std::to_string(started.ids.size()) + ", one per token");
   }
   check_count("chunk", started.chunk, 0, kMaxPositions);
   check_ids(run.model, started.ids);
@@ -323,7 +324,7 @@ void check_step(const RunRecord& run, const StepFacts& facts) {
   check_ids(run.model, facts.ids);
   if (facts.pieces.size() != facts.ids.size()) {
     throw RunFault("pieces", std::to_string(facts.pieces.size()) + " pieces",
-                   std::to_string(facts.ids.size()) + ", one a token");
+                   std::to_string(facts.ids.size()) + ", one per token");
   }
   const int n_tokens = run.n_tokens() + static_cast<int>(facts.ids.size());
   if (n_tokens > run.n_positions) {

@@ -128,7 +128,7 @@ std::string OracleSpec::definition() const {
          " after the token left the window" + (sparse_lse ? ", normalised over what the policy kept" : "") +
          kWeightWords[static_cast<std::size_t>(weight)] +
          (budget ? "; capacity " + budget_text(budget) + ", sinks and window included"
-                 : "; as many tokens as the policy keeps") +
+                 : "; capacity: as many tokens as the policy keeps") +
          (pooled ? ", shared by all heads" : "");
 }
 

@@ -80,9 +80,9 @@ std::string_view pin_place_text(PinPlace place) {
     case PinPlace::here:
       return "";
     case PinPlace::other_tokens:
-      return "other tokens here";
+      return "this run has other tokens there";
     case PinPlace::behind_end:
-      return "behind this run's end";
+      return "after this run's end";
     case PinPlace::no_such_head:
       break;
   }
@@ -139,8 +139,8 @@ int add_pin(PinnedTexts& texts, const RunRecord& run, int layer, int kv_head, st
   if (letter < 0)
     throw Error({.code = ExitCode::usage,
                  .file = "pin",
-                 .found = "this text has its eight pins, a to h",
-                 .hint = "take one away first: P on its token, or the list of pins (Shift+P)"});
+                 .found = "this text already has eight pins, a to h",
+                 .hint = "remove one first: press P on its token, or use the list of pins (Shift+P)"});
   insert(text_for(texts, run).pins, {letter, layer, kv_head, token, hash_up_to(run, token + 1), ""});
   return letter;
 }

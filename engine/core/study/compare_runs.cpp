@@ -15,7 +15,8 @@ void check_shapes(const ModelInfo& a, const ModelInfo& b) {
            " KV heads, " + std::to_string(model.vocab_size) + " tokens";
   };
   if (a.n_layers == b.n_layers && a.n_kv_heads == b.n_kv_heads && a.vocab_size == b.vocab_size) return;
-  throw Error({.found = "runs of models that cannot be compared: " + shape(a), .expected = shape(b)});
+  throw Error({.found = "these runs cannot be compared, because their models have different shapes: " + shape(a),
+               .expected = shape(b)});
 }
 
 bool is_visible(const RunRecord& run, int layer, int head, int token, int q) {

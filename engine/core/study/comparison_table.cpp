@@ -70,7 +70,7 @@ ComparisonRow global_heads(const RunRecord& a, const RunRecord& b) {
   if (!a.local_heads.empty() && a.local_heads.size() == b.local_heads.size() && a.local_heads != b.local_heads) {
     int same = 0;
     for (std::size_t i = 0; i < a.local_heads.size(); ++i) same += a.local_heads[i] + b.local_heads[i] == 0;
-    of_b += ", " + std::to_string(same) + " of them A's";
+    of_b += ", " + std::to_string(same) + " shared with A";
   }
   return words("global heads", count(a), of_b);
 }
@@ -150,19 +150,19 @@ void add_judged(std::vector<ComparisonRow>& rows, const RunRecord& a, const RunR
   const std::string oracle = oracle_label(shared ? OracleOf::shared : OracleOf::own, of_a, of_b),
                     by = ", mean over heads and queries up to " + std::to_string(q) +
                          (shared ? " (one oracle for both: " + std::to_string(common->tokens()) +
-                                       " tokens a head, sinks and window counted)"
-                          : common ? " (both hold the same tokens, so that their own oracles are one)"
-                                   : " (each by the oracle of its own run, because A and B have different text)");
+                                       " tokens per head, including sinks and window)"
+                          : common ? " (both heads hold the same tokens, so both have the same oracle)"
+                                   : " (A and B generated different text, so each is judged by its own oracle)");
   const auto add = [&](const char* name, const char* title, double value_a, double value_b, const char* definition) {
     rows.push_back(numbers(name, value_a, value_b, definition + by));
     rows.back().label = std::string(title) + " (" + oracle + ")";
   };
   add("above chance", "recall above chance", of_a.above_chance(), of_b.above_chance(),
-      "(recall - chance) / (1 - chance): 0 is a random choice, 1 the oracle's, whatever the budget");
-  add("oracle recall", "recall", of_a.recall, of_b.recall, "share of the oracle's choice that is kept");
-  add("chance", "chance", of_a.chance, of_b.chance, "recall of as many tokens drawn at random");
+      "(recall - chance) / (1 - chance): 0 for a random choice, 1 for the oracle's choice, at any budget");
+  add("oracle recall", "recall", of_a.recall, of_b.recall, "share of the oracle's tokens that the policy keeps");
+  add("chance", "chance", of_a.chance, of_b.chance, "recall of the same number of random tokens");
   add("mass kept", "mass kept", of_a.mass_kept, of_b.mass_kept,
-      "future attention on what is kept / on all that could be evicted");
+      "future attention on the kept tokens / on all tokens that could be evicted");
   rows.back().label.clear();  // all that could be evicted: no oracle's choice
 }
 
@@ -171,9 +171,9 @@ void add_kept(std::vector<ComparisonRow>& rows, const RunRecord& a, const RunRec
     rows.push_back(numbers(name, mean(head_metric(a, metric, q)), mean(head_metric(b, metric, q)), definition));
   };
   rows.push_back(numbers("in cache", tokens_in_cache(a, q), tokens_in_cache(b, q),
-                         "tokens in the cache of a head, window and sinks counted, mean over the heads"));
+                         "tokens in the cache of a head, including window and sinks; mean over heads"));
   add("density", Metric::density,
-      "tokens kept / tokens, of those that have left the window, sinks included, mean over the heads");
+      "kept tokens / all tokens, of those that have left the window, including sinks; mean over heads");
   rows.back().label = "density (incl. sinks)";
   add_judged(rows, a, b, q);
   add_own_recall(rows, a, b);
@@ -194,17 +194,17 @@ ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::in
     table.asked.push_back(words("acts after", describe_chunk(a.chunk), describe_chunk(b.chunk)));
   table.asked.push_back(words("sampling", sampling_text(a.sampling), sampling_text(b.sampling)));
   table.asked.push_back(
-      words("prompt", common.same_prompt ? "the same" : "its own", common.same_prompt ? "the same" : "another"));
+      words("prompt", common.same_prompt ? "same" : "its own", common.same_prompt ? "same" : "different"));
 
-  table.tokens = common.diverged ? "Tokens part at " + std::to_string(common.n_common)
+  table.tokens = common.diverged ? "Tokens diverge at " + std::to_string(common.n_common)
                  : a.n_tokens() == b.n_tokens()
-                     ? "The same " + std::to_string(a.n_tokens()) + " tokens"
-                     : "The same tokens as far as the shorter goes, " + std::to_string(common.n_common);
+                     ? "Identical: all " + std::to_string(a.n_tokens()) + " tokens"
+                     : "Identical for the " + std::to_string(common.n_common) + " tokens both have";
   table.came_of.push_back(words("prompt + answer", length_text(a), length_text(b)));
   const std::int32_t last = std::min(q, common.q);
   if (!b_is_preview && a.n_tokens() > a.prompt_len && b.n_tokens() > b.prompt_len) {
     table.came_of.push_back(numbers("NLL of the answer", answer_nll(a), answer_nll(b),
-                                    "nats per token, mean over the tokens of each run's own answer"));
+                                    "nats per token, mean over the tokens of each run's answer"));
     if (common.diverged) table.came_of.back().difference.clear();  // of two texts
   }
   const bool is_all = common.n_common == std::max(a.n_tokens(), b.n_tokens()) || common.n_common == 0;
@@ -217,21 +217,21 @@ ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::in
                              .a = std::to_string(last),
                              .b = std::to_string(last),
                              .difference = "",
-                             .definition = "the last one behind which both had the same tokens"});
+                             .definition = "the last query up to which both runs have the same tokens"});
   if (last >= 0) add_kept(table.came_of, a, b, last);
   table.came_of.push_back({.name = "kept by both",
                            .a = number(mean(common.overlap)),
                            .b = number(mean(common.overlap)),
                            .difference = "",
-                           .definition = "tokens that both keep / that either keeps, at query " +
-                                         std::to_string(common.q) + ", mean over the heads"});
+                           .definition = "tokens that both keep / tokens that either keeps, at query " +
+                                         std::to_string(common.q) + "; mean over heads"});
   if (b_is_preview) return table;
   const double error_a = mean_output_error(a), error_b = mean_output_error(b);
   if (!std::isnan(error_a) || !std::isnan(error_b))
     table.came_of.push_back(numbers("output error", error_a, error_b,
-                                    "change of a layer's attention output / that output, mean over layers"));
+                                    "|change of a layer's attention output| / |that output|, mean over layers"));
   table.came_of.push_back(
-      numbers("ms a token", step_ms(a), step_ms(b), "decoding, with all that this window records: no benchmark"));
+      numbers("ms per token", step_ms(a), step_ms(b), "decoding time with all recording on (not a benchmark)"));
   return table;
 }
 

@@ -64,49 +64,42 @@ struct Question {
   }
 };
 
-/// "an oracle of 416 tokens, as many as this head keeps then," or how else its capacity came about. The query is said before
-/// it: an eviction is judged at its own query, whatever query is on show.
+/// "an oracle with the same 416 slots", or how else its capacity came about.
 std::string oracle_name(const RunRecord& run, int capacity, bool by_quarter) {
-  if (by_quarter) return "this head keeps nothing; an oracle of 25 % of the run";
+  if (by_quarter) return "an oracle with 25 % of the run (this head keeps nothing)";
   if (run.oracle.budget) return "the oracle (" + run.oracle.title() + ")";
-  const std::string whose = run.oracle.pooled ? "all heads keep" : "this head keeps";
-  return "an oracle of " + counted(capacity, "token") + ", as many as " + whose + " then,";
+  const std::string slots = capacity == 1 ? "the same slot" : "the same " + counted(capacity, "slot");
+  return "an oracle with " + slots + (run.oracle.pooled ? " in all heads" : "");
 }
 
 std::string verdict_on_evicted(const Question& question) {
   const RunRecord& run = question.run;
   const VerdictOfEviction found = eviction_verdict(run, question.layer, question.kv_head, question.t);
   if (found.verdict == EvictionVerdict::unknown) {
-    if (question.evict_at < question.out()) return " It was in the window still: the oracle does not judge that.";
-    return question.evict_at >= Oracle(run).n_queries() ? " The oracle has not seen enough to judge."
-                                                        : " The oracle had no room for any token at query " +
-                                                              std::to_string(question.evict_at) + ", and judges none.";
+    if (question.evict_at < question.out()) return " It was still in the window, so there is no verdict.";
+    if (question.evict_at >= Oracle(run).n_queries()) return " No verdict: the oracle has not seen enough queries.";
+    return " No verdict: at query " + std::to_string(question.evict_at) + " the oracle had no slot to fill.";
   }
   const OracleCounts counts = Oracle(run).counts(question.layer, question.kv_head, question.evict_at);
-  const std::string name = " At its eviction, query " + std::to_string(question.evict_at) + ", " +
-                           oracle_name(run, counts.pool, found.by_quarter);
-  const std::string token = "token " + std::to_string(question.t);
-  return found.verdict == EvictionVerdict::wrong ? name + " would have kept " + token + ": wrong eviction."
-                                                 : name + " would not have kept " + token + " either: right eviction.";
+  const std::string name = oracle_name(run, counts.pool, found.by_quarter);
+  return found.verdict == EvictionVerdict::wrong ? " Wrong: " + name + " would have kept it."
+                                                 : " Correct: " + name + " would have evicted it too.";
 }
 
 std::string verdict_on_kept(const Question& question) {
   const Oracle oracle(question.run);
   const std::int32_t q = std::min(question.q, oracle.n_queries() - 1);
-  if (question.t > q - oracle.window()) return " The oracle has not seen enough to judge.";
+  if (question.t > q - oracle.window()) return " No verdict: the oracle has not seen enough queries.";
   const OracleCounts counts = oracle.counts(question.layer, question.kv_head, q);
-  if (!counts.chosen) {
-    return " Nothing had to be chosen at query " + std::to_string(q) + ": the oracle does not judge that.";
-  }
+  if (!counts.chosen) return " No choice was needed at query " + std::to_string(q) + ", so there is no verdict.";
   const bool keeps = oracle.keeps(question.layer, question.kv_head, q)[static_cast<std::size_t>(question.t)] != 0;
-  const std::string token = "token " + std::to_string(question.t);
-  return " At query " + std::to_string(q) + " " + oracle_name(question.run, counts.pool, false) +
-         (keeps ? " keeps " + token + " too: rightly kept." : " does not keep " + token + ": wrongly kept.");
+  const std::string name = "at query " + std::to_string(q) + " " + oracle_name(question.run, counts.pool, false);
+  return keeps ? " Correct: " + name + " keeps it too." : " Wrong: " + name + " does not keep it.";
 }
 
-/// What the oracle says of a token that left, or that is kept at q.
+/// The verdict on a token that was evicted, or that is kept at q.
 std::string oracle_verdict(const Question& question, bool evicted) {
-  if (!Oracle(question.run).is_known()) return " The oracle is not known for this run.";
+  if (!Oracle(question.run).is_known()) return " This run has no oracle, so there is no verdict.";
   return evicted ? verdict_on_evicted(question) : verdict_on_kept(question);
 }
 
@@ -115,7 +108,7 @@ std::string reason(const Question& question, bool evicted) {
   const RunRecord& run = question.run;
   const RetentionPlan plan = run.plan(question.layer, question.kv_head);
   if (!evicted && question.q < run.prompt_len && prompt_was_dense(run)) {
-    return ": dense prefill, compressed at " + std::to_string(run.prompt_len) + ".";
+    return ": the prompt is dense, and eviction starts at query " + std::to_string(run.prompt_len) + ".";
   }
   const TokenQuestion asked{.spec = run.policy,
                             .geometry = question.geometry,
@@ -132,14 +125,14 @@ std::string reason(const Question& question, bool evicted) {
 }
 
 std::string explain_evicted(const Question& question) {
-  return question.name() + " left " + question.head() + " at query " + std::to_string(question.evict_at) +
+  return question.name() + " was evicted from " + question.head() + " at query " + std::to_string(question.evict_at) +
          reason(question, true) + oracle_verdict(question, true);
 }
 
 std::string explain_kept(const Question& question) {
   std::string text = question.name() + " is kept by " + question.head() + " at query " + std::to_string(question.q);
   text += reason(question, false);
-  if (question.evict_at < kUndecided) text += " It leaves at query " + std::to_string(question.evict_at) + ".";
+  if (question.evict_at < kUndecided) text += " It is evicted at query " + std::to_string(question.evict_at) + ".";
   return text + oracle_verdict(question, false);
 }
 
@@ -148,10 +141,10 @@ std::string explain_window(const Question& question) {
                      question.head() + ": the newest " + counted(question.geometry.window, "token") +
                      " always stay. It leaves the window at query " + std::to_string(question.out());
   if (question.run.status != RunStatus::running && question.evict_at == kUndecided) {
-    return text + ", after the end of the run: no decision was made.";
+    return text + ", after the end of the run, so no decision was made.";
   }
-  if (question.evict_at == question.out()) return text + " and the cache with it.";
-  return text + (question.evict_at == kUndecided ? "." : " and is kept then.");
+  if (question.evict_at == question.out()) return text + " and is evicted then.";
+  return text + (question.evict_at == kUndecided ? "." : " and stays in the cache.");
 }
 
 /// The sentences speak of one policy, that of the beginning.
@@ -159,8 +152,8 @@ std::string change_note(const RunRecord& run, std::int32_t q) {
   const auto last =
       std::find_if(run.changes.rbegin(), run.changes.rend(), [&](const PolicyChange& change) { return change.q <= q; });
   if (last == run.changes.rend()) return {};
-  return " The policy was changed at query " + std::to_string(last->q) + " to " + last->policy.brief() +
-         "; this speaks of the one the run began with.";
+  return " At query " + std::to_string(last->q) + " the policy changed to " + last->policy.brief() +
+         ". This explanation is for the policy that the run began with.";
 }
 
 }  // namespace
@@ -178,13 +171,13 @@ std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int
   const Question question{run, layer, kv_head, t, q, geometry, evict_at};
   switch (token_state(run, geometry, q, t, evict_at)) {
     case TokenState::undecided:
-      return question.name() + " is not decided yet in " + question.head() + ": query " + std::to_string(t) +
-             " has not been made.";
+      return question.name() + " is undecided in " + question.head() + ": query " + std::to_string(t) +
+             " has not run yet.";
     case TokenState::future:
-      return question.name() + " is not there yet at query " + std::to_string(q) + ".";
+      return question.name() + " comes after query " + std::to_string(q) + ".";
     case TokenState::sink:
-      return question.name() + " is a sink, among the first " + counted(question.geometry.n_sink, "token") + ": " +
-             question.head() + " never evicts it.";
+      return question.name() + " is a sink: " + question.head() + " never evicts the first " +
+             counted(question.geometry.n_sink, "token") + ".";
     case TokenState::window:
       return explain_window(question) + change_note(run, q);
     case TokenState::kept:

@@ -41,9 +41,9 @@ inline int n_global_heads(HeadStrategy strategy, const HeadsOfModel& heads, cons
   if (question.seed && strategy != HeadStrategy::c) refuse_question("seed", name, "strategy c, which draws");
   const std::optional<int> own = own_global_heads(strategy, heads);
   if (own && (question.share || question.count))
-    refuse_question(
-        question.share ? "share" : "count", "a number of heads for strategy " + name,
-        "none: its share is its own, " + std::to_string(*own) + " of " + std::to_string(heads.n_heads()) + " heads");
+    refuse_question(question.share ? "share" : "count", "a number of heads for strategy " + name,
+                    "no count: this strategy has a fixed share, " + std::to_string(*own) + " of " +
+                        std::to_string(heads.n_heads()) + " heads");
   return own ? *own : heads_asked_for(question, heads.n_heads());
 }
 

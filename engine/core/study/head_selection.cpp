@@ -69,8 +69,8 @@ std::string policies_that_differ() {
                                           : "every head keeps the same number of tokens, " + std::to_string(retained) +
                                                 " outside the window, under " + policies_of(runs),
                    .expected = "runs of a policy whose heads differ (" + policies_that_differ() +
-                               ") that are longer than its window: a tie would decide",
-                   .hint = "or strategy a, b or c, which choose without density"},
+                               ") that are longer than its window; otherwise all heads tie",
+                   .hint = "or choose strategy a, b or c, which do not need density"},
                   retained);
 }
 
@@ -154,9 +154,9 @@ HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const std:
 
 std::string describe(const HeadSelection& selection) {
   const int n_selected = selection.n_selected(), n_heads = selection.n_heads();
-  const std::string coverage = std::isnan(selection.coverage) ? "no long-range entry was retained"
+  const std::string coverage = std::isnan(selection.coverage) ? "no long-range entry was kept"
                                                               : "coverage " + fixed_text(100 * selection.coverage, 2) +
-                                                                    " % of the long-range entries retained";
+                                                                    " % of the kept long-range entries";
   return std::to_string(n_selected) + " of " + std::to_string(n_heads) + " heads global, share " +
          number_text(static_cast<double>(n_selected) / n_heads, 3) + ", " + coverage;
 }
@@ -185,7 +185,7 @@ LocalSizes local_sizes(const std::vector<const RunRecord*>& runs, std::optional<
       refuse_question(
           other_sinks ? "sinks" : "window",
           "runs of different sinks or windows, " + runs[0]->policy.to_string() + " and " + run->policy.to_string(),
-          "the number that the local heads are to have");
+          "a number for the local heads");
     }
   }
   return {n_sink.value_or(first.n_sink), window.value_or(first.window)};

@@ -25,7 +25,7 @@ HeadSelection choose_by_values(const HeadsOfModel& heads, const HeadQuestion& qu
   const auto [least, most] = std::minmax_element(heads.alpha.begin(), heads.alpha.end());
   if (strategy == HeadStrategy::d && n_global > 0 && n_global < heads.n_heads() && *least == *most)
     refuse_question("strategy", "d of values that are all " + number_text(*least, 6),
-                    "values that differ, or strategy a, b or c, which choose without them");
+                    "values that differ, or strategy a, b or c, which do not need values");
   for (const std::uint8_t local : local_heads_by(strategy, heads, n_global, question.seed.value_or(0)))
     selection.full.push_back(local != 0 ? 0.0f : 1.0f);
   if (strategy == HeadStrategy::d) note_ties(selection, heads.alpha);

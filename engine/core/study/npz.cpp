@@ -75,7 +75,7 @@ void NpzWriter::add_raw(const std::string& name, const std::string& type, std::s
     throw Error({.code = ExitCode::resource,
                  .where = name,
                  .found = "more than 4 GiB of arrays",
-                 .expected = "what an .npz can hold",
+                 .expected = "at most 4 GiB, the limit of .npz",
                  .hint = "export less at a time"});
   const std::string fields = entry_fields(file, crc32(bytes, crc32(header)), static_cast<std::uint32_t>(size));
   directory_ += std::string("PK\x01\x02\x14\x00", 6) + fields;

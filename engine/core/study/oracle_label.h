@@ -23,7 +23,7 @@ std::string recall_label(OracleOf whose, const OracleMean& mean);
 
 /// What the recall of a run is, in a sentence.
 inline constexpr std::string_view kRecallDefinition =
-    "mean over all pairs of head and query at which something was chosen, each with the same weight, of the share of the "
-    "oracle's k tokens that the policy keeps too; the own oracle holds as many as the head keeps at that query";
+    "share of the oracle's k tokens that the policy keeps too, mean over all pairs of head and query with a choice, "
+    "equally weighted; a run's own oracle holds as many tokens as the head keeps at that query";
 
 }  // namespace kvscope

@@ -107,7 +107,7 @@ HeadMap read_mass_map(const RunRecord& run, const HeadSeries<float>& of_reads, s
 }
 
 std::string output_error_note(const RunRecord& run, std::int32_t q) {
-  if (run.output_error.empty()) return "The run's output error was not measured (--output-error).";
+  if (run.output_error.empty()) return "Not measured in this run (--output-error).";
   const std::vector<int> counts = output_error_map(run, q).n_queries;
   const auto none = std::ranges::count(counts, 0);
   const auto heads = [](std::ptrdiff_t n) { return std::to_string(n) + (n == 1 ? " head" : " heads"); };
@@ -127,7 +127,8 @@ std::string output_error_note(const RunRecord& run, std::int32_t q) {
 std::string why_not_measurable(const PolicySpec& spec) {
   const RetentionPlan plan = policy_of(spec).plan(spec, {});
   if (plan.selection.tokens == 0 || plan.keeps_everything()) return {};
-  return "A policy that evicts and reads pages has no output error: pages are recorded by slot.";
+  return "Output error cannot be measured for a policy that both evicts and reads pages, because pages are recorded "
+         "by slot.";
 }
 
 void check_measurable(const PolicySpec& spec) {
@@ -136,7 +137,7 @@ void check_measurable(const PolicySpec& spec) {
                .file = "output error",
                .where = "policy",
                .found = spec.to_string() + ", which evicts and reads pages",
-               .expected = "one of the two, as pages are recorded by slot"});
+               .expected = "a policy that does only one of the two, because pages are recorded by slot"});
 }
 
 }  // namespace kvscope

@@ -26,41 +26,43 @@ constexpr MetricInfo kMetrics[] = {
      "incl. sinks and window"},
     {Metric::recall, "recall", "Oracle recall",
      "share of the oracle's tokens that the policy keeps too, over eligible tokens (n_sink <= t <= q - window); the "
-     "oracle holds as many as the policy keeps at q, those of most future attention; no value where nothing was chosen",
+     "oracle holds as many tokens as the policy keeps at q, those with the most future attention; no value if there "
+     "was no choice",
      true},
     {Metric::mean_recall, "mean_recall", "Mean recall",
-     "oracle recall in the mean over the queries up to q at which something was chosen", true},
+     "mean of the oracle recall over the queries up to q with a choice", true},
     {Metric::chance, "chance", "Chance",
-     "kept / eligible tokens: the recall of as many tokens drawn at random; no value where nothing was chosen", true},
+     "kept / eligible tokens: the recall of the same number of random tokens; no value if there was no choice", true},
     {Metric::above_chance, "above_chance", "Recall above chance",
-     "(mean recall - mean chance) / (1 - mean chance), means over the queries up to q at which something was chosen: "
-     "0 is random, 1 the oracle",
+     "(mean recall - mean chance) / (1 - mean chance), means over the queries up to q with a choice: 0 for a random "
+     "choice, 1 for the oracle",
      true, "", false},
     {Metric::mass_kept, "mass_kept", "Mass kept",
      "future attention mass of the kept tokens / that of all eligible tokens (n_sink <= t <= q - window)", true},
     {Metric::mass_kept_but_first, "mass_kept_but_first", "Mass kept but first",
-     "mass kept without token 0, on which a model's attention may rest", true},
+     "mass kept, not counting token 0, which may receive most of a model's attention", true},
     {Metric::mass_recall, "mass_recall", "Mass recall",
-     "future attention mass of the kept tokens / that of the oracle's tokens, over eligible tokens; "
-     "not bounded by 1, as the oracle may rank by decayed mass; no value where nothing was chosen",
+     "future attention mass of the kept tokens / that of the oracle's tokens, over eligible tokens; may exceed 1, "
+     "because the oracle may rank by decayed mass; no value if there was no choice",
      true},
     {Metric::regret, "regret", "Regret",
      "1 - mass recall: the share of the oracle's future attention mass that the kept tokens miss", true, "", false},
     {Metric::output_error, "output_error", "Output error",
-     "norm of what eviction changes in the head group's part of the attention output, |sum over its query heads of "
-     "(o over all tokens - o over kept and read ones) W_o| / |o W_o| of the layer's whole output over all tokens, both "
-     "in one pass over the run's own tokens under its lifetimes; sqrt(sum of squares / sum of squares) over the queries "
-     "up to q for which something is evicted or unread",
+     "norm of the change that eviction makes to the head group's part of the attention output, |sum over its query "
+     "heads of (o over all tokens - o over kept and read ones) W_o| / |o W_o| of the layer's whole output over all "
+     "tokens, both in one pass over the run's own tokens under its lifetimes; sqrt(sum of squares / sum of squares) "
+     "over the queries up to q for which something is evicted or unread",
      false, "", false},
     {Metric::read_mass, "read_mass", "Read mass",
-     "share of a query's dense attention, on the tokens before its own page of 16, that lies on the pages it read, mean "
-     "over the group and over the queries up to q; only of heads that read pages, measured with the output error",
+     "share of a query's dense attention, on the tokens before its own page of 16, that is on the pages it read; "
+     "mean over the group and over the queries up to q; only for heads that read pages; measured with the output "
+     "error",
      false},
     {Metric::best_read_mass, "best_read_mass", "Best read mass",
-     "read mass of as many pages chosen by the dense attention itself", false},
+     "read mass of the same number of pages, chosen by the dense attention itself", false},
     {Metric::read_share, "read_share", "Read share",
-     "tokens that the query reads / tokens kept; window and sinks count; 1 where a layer or the prompt reads all; no "
-     "value of a run that recorded no reads",
+     "tokens that the query reads / kept tokens; window and sinks count; 1 where a layer or the prompt reads "
+     "everything; no value if the run recorded no reads",
      false},
 };
 

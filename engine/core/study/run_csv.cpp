@@ -190,7 +190,7 @@ std::set<ExportPart> parse_export_parts(const std::string& names) {
           {.code = ExitCode::usage,
            .file = "--what",
            .found = in_quotes(name),
-           .expected = "lifetimes, scores, contests, tokens, metrics, output_error, or several with commas between"});
+           .expected = "lifetimes, scores, contests, tokens, metrics, output_error, or several separated by commas"});
     parts.insert(found->second);
     at = end + 1;
   }
@@ -207,7 +207,7 @@ void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const s
                  .file = "--what",
                  .found = std::to_string(parts.size()) + " tables for one .csv",
                  .expected = "lifetimes, scores and tokens, or one of contests, tokens, metrics, output_error",
-                 .hint = "an .npz or .nc holds them all"});
+                 .hint = "an .npz or .nc file can hold them all"});
   CsvFile csv(path, replace);
   if (series) {
     write_series(csv, run, lifetimes, scores, tokens);

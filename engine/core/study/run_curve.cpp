@@ -18,17 +18,15 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr RunQuantityInfo kQuantities[] = {
     {RunQuantity::nll, "nll", "NLL", "nats per token",
      "negative natural log-probability that the model, under this policy, gave each token", ""},
-    {RunQuantity::cached, "cached", "In cache", "tokens", "tokens in the cache of a head, window and sinks counted",
+    {RunQuantity::cached, "cached", "In cache", "tokens", "tokens in the cache of a head, including window and sinks",
      "KV heads"},
-    {RunQuantity::density, "density", "Density", "", "tokens kept / tokens, of those that have left the window",
+    {RunQuantity::density, "density", "Density", "", "kept tokens / all tokens, of those that have left the window",
      "KV heads"},
     {RunQuantity::recall, "recall", "Recall", "",
-     "share of the run's own oracle's choice that the policy keeps, mean over (head, query) pairs at which something was "
-     "chosen",
+     "share of the run's own oracle's tokens that the policy keeps, mean over (head, query) pairs with a choice",
      "KV heads"},
     {RunQuantity::output_error, "output_error", "Output error", "",
-     "|change of a layer's attention output| / |that output|, by tokens that the policy had evicted or left unread",
-     "layers"},
+     "|change of a layer's attention output| / |that output|, caused by evicted or unread tokens", "layers"},
 };
 
 /// Positions begin ... end - 1.

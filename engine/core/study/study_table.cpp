@@ -37,7 +37,7 @@ void check_names(const StudyTable& table, const std::string& file) {
                    .found = "not a column's name",
                    .expected = "lower case words with underscores"});
     }
-    if (!seen.insert(name).second) throw Error({.file = file, .where = name, .found = "there twice"});
+    if (!seen.insert(name).second) throw Error({.file = file, .where = name, .found = "listed twice"});
   };
   for (const StudyColumn& column : table.columns) check(column.name);
   for (const StudyArray& array : table.arrays) check(array.name);
@@ -52,7 +52,7 @@ void check_columns(const StudyTable& table, const std::string& file) {
     throw Error({.file = file,
                  .where = column.name,
                  .found = std::to_string(column.size()) + " values",
-                 .expected = std::to_string(table.n_points()) + ", one a point"});
+                 .expected = std::to_string(table.n_points()) + ", one per point"});
   }
 }
 
@@ -79,7 +79,7 @@ void check_arrays(const StudyTable& table, const std::string& file) {
       throw Error({.file = file,
                    .where = array.name,
                    .found = std::to_string(array.values.size()) + " values",
-                   .expected = "as many as its shape says"});
+                   .expected = "as many as its shape needs"});
     }
   }
 }

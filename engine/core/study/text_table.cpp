@@ -112,7 +112,7 @@ StudyTable read_csv(std::string_view text, const std::string& file) {
     names[i] = column_name(names[i]);
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i))
-      refuse(file, names[i], "there twice");
+      refuse(file, names[i], "listed twice");
   }
   Cells cells;
   while (at < text.size()) {
@@ -156,7 +156,7 @@ void add_object(Cells& cells, const nlohmann::json& object, const std::string& p
 std::vector<nlohmann::json> json_points(std::string_view text, const std::string& file) {
   std::vector<nlohmann::json> plain, wrapped;
   const auto add = [&](nlohmann::json object, const std::string& where) {
-    if (!object.is_object()) refuse(file, where, "JSON that is no object", "one object a line");
+    if (!object.is_object()) refuse(file, where, "JSON that is not an object", "one object per line");
     if (!object.contains("rows")) {
       plain.push_back(std::move(object));
     } else if (object["rows"].is_array()) {
@@ -229,7 +229,7 @@ StudyTable read_text_table(std::string_view text, const std::string& file) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) refuse(file, "", "an empty table", "a heading and points");
   StudyTable table = text[first] == '{' ? read_json_lines(text, file) : read_csv(text, file);
-  if (table.n_points() == 0) refuse(file, "", "a table without points", "one at least");
+  if (table.n_points() == 0) refuse(file, "", "a table without points", "at least one");
   name_intervals(table);
   name_training_log(table);
   check_study(table, file);
@@ -268,7 +268,7 @@ void add_policy_columns(StudyTable& table) {
 }
 
 StudyTable join_tables(std::span<const std::pair<std::string, StudyTable>> tables) {
-  if (tables.empty()) refuse("", "", "no table", "one at least");
+  if (tables.empty()) refuse("", "", "no table", "at least one");
   const StudyTable& first = tables[0].second;
   StudyTable all{.kind = first.kind, .request = first.request, .facts = first.facts};
   all.arrays = tables.size() == 1 ? first.arrays : std::vector<StudyArray>{};

@@ -11,11 +11,11 @@ struct Known {
   std::string_view name, units, meaning;
 };
 constexpr std::array kEvery = {
-    Known{"step", "", "steps of the optimizer that are done"},
-    Known{"tokens", "", "tokens that were trained on so far"},
+    Known{"step", "", "optimizer steps done"},
+    Known{"tokens", "", "tokens trained on up to this step"},
     Known{"learning_rate", "", "of the step"},
     Known{"tokens_per_s", "tokens/s", "since the row before"},
-    Known{"seconds", "s", "of training, those before a --resume with them"},
+    Known{"seconds", "s", "of training, including those before a --resume"},
 };
 constexpr std::array kSome = {
     Known{"loss_boundary", "", "KVpop eq. 7, mean since the row before"},

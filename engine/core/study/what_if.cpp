@@ -35,10 +35,10 @@ bool reads_scores_of(const RunRecord& run, const PolicySpec& spec) {
 void check_gate(const RunRecord& run, const PolicySpec& spec) {
   const PolicyInfo& info = policy_of(spec).info;
   if (reads_scores_of(run, spec)) return;
-  refuse("what-if", "scores", "scores of another scorer (" + run.scorer.text + ")",
-         "those of " + scorer_titles(info.gates),
-         "give the model, whose gates then score these tokens, or decode under " + spec.name +
-             ", or ask for top-k or threshold, which take any score");
+  refuse("what-if", "scores", "scores from another scorer (" + run.scorer.text + ")",
+         "scores from " + scorer_titles(info.gates),
+         "give the model, so that its gates score these tokens (--model), or run the model under " + spec.name +
+             ", or use top-k or threshold, which accept any score");
 }
 
 /// Only for a spec that reads scores: a preview of sinks and window alone is exact for any window.
@@ -47,15 +47,15 @@ void check_window(const RunRecord& run, int window) {
   if (!delay || goes_with_delay(window, run.scorer.kind, *delay)) return;
   if (!fixes_window(run.scorer.kind, *delay)) {
     refuse("what-if", "window", "a window of " + std::to_string(window) + " tokens",
-           "at least " + std::to_string(*delay) + ", the tokens that the run's gate looks ahead");
+           "at least " + std::to_string(*delay) + ", because the run's gate looks that many tokens ahead");
   }
   refuse(
       "what-if", "window",
       "a window of " + std::to_string(window) + " tokens, but the scores were recorded with " + std::to_string(*delay),
       "window=" + std::to_string(*delay) +
-          ": this scorer is delayed, it reads the score of token t "
-          "at query t + window, so another window would have given other scores",
-      "decode again with the new window");
+          ": this scorer is delayed and reads the score of token t at query t + window, so another window would give "
+          "other scores",
+      "run the model with the new window");
 }
 
 const std::vector<float>& scores_of(const RunRecord& run, int head) {
@@ -70,7 +70,8 @@ void check_scores(const RunRecord& run, int head, const RetentionGeometry& geome
     if (t < static_cast<int>(scores.size()) && !std::isnan(scores[t])) continue;
     refuse("what-if", "scores", "the run has no recorded score for token " + std::to_string(t),
            "a score for every token that left the window",
-           "run again with a scorer beside the model, or give the model, whose gates then score these tokens");
+           "run again with a gate that scores tokens (--gate), or give the model, so that its gates score these "
+           "tokens (--model)");
   }
 }
 
@@ -85,8 +86,9 @@ std::vector<float> thresholds_of(const RunRecord& run, const PolicySpec& spec, c
   if (const auto local_heads = policy_of(spec).local_heads)
     plan.local_heads = local_heads(spec, {run.model.n_layers, run.model.n_kv_heads, {}});
   if (run.scores.empty()) {
-    refuse("what-if", "scores", "the run has no recorded scores", "scores to solve a density on",
-           "run again with a scorer beside the model, or give the model, whose gates then score these tokens");
+    refuse("what-if", "scores", "the run has no recorded scores", "scores to find a density's threshold",
+           "run again with a gate that scores tokens (--gate), or give the model, so that its gates score these "
+           "tokens (--model)");
   }
   HeadSeries<float> scores = run.scores;
   scores.resize(static_cast<std::size_t>(run.prompt_len), std::nanf(""));
@@ -125,7 +127,7 @@ RunRecord scored_by(const RunRecord& run, const GateScores& gate, const PolicySp
   scored.thresholds.clear();  // of other scores
   scored.log_gamma = has_learned_decay(spec) ? gate.log_gamma : std::vector<float>();
   if (has_learned_decay(spec) && gate.log_gamma.empty())
-    refuse("what-if", "decay", "learned, and a gate without log_gamma", "decay=NUMBER", "");
+    refuse("what-if", "decay", "learned, but the gate has no log_gamma", "decay=NUMBER", "");
   return scored;
 }
 
@@ -202,14 +204,14 @@ std::string what_if_note(const RunRecord& run, const RunRecord& preview) {
   std::string note;
   if (!(preview.scorer == run.scorer)) {
     const bool is_dense = policy_of(run.policy).plan(run.policy, run.geometry()).keeps_everything();
-    note = "the scores are those of " + preview.scorer.text + " in a dense pass over the run's tokens";
-    if (!is_dense) note += ", whose hidden states are not those of a run that evicts";
+    note = "the scores come from " + preview.scorer.text + " in a dense pass over the run's tokens";
+    if (!is_dense) note += ", whose hidden states differ from those of a run that evicts";
   }
   if (run.changes.empty()) return note;
   note += (note.empty() ? "" : "; ");
   note += "the recorded run changed its policy at quer" + std::string(run.changes.size() == 1 ? "y" : "ies");
   for (std::size_t i = 0; i < run.changes.size(); ++i) note += (i == 0 ? " " : ", ") + std::to_string(run.changes[i].q);
-  return note + "; the preview holds one policy for the whole run";
+  return note + "; the preview uses one policy for the whole run";
 }
 
 }  // namespace kvscope

@@ -91,7 +91,8 @@ std::optional<ForeignContent> recognise_foreign(std::string_view bytes) {
   }
   const std::string_view text = bytes.substr(std::min(bytes.find_first_not_of(" \t\r\n"), bytes.size()));
   if (begins_with_tag(text, "<!doctype html") || begins_with_tag(text, "<html")) {
-    return ForeignContent{"HTML page", "the download gave a web page, often an error or a log-in; download again"};
+    return ForeignContent{"HTML page",
+                          "the download returned a web page, often an error or a log-in page; download it again"};
   }
   using std::string_view_literals::operator""sv;
   if (bytes.starts_with("PK\3\4"sv) || bytes.starts_with("PK\5\6"sv)) {
@@ -108,13 +109,13 @@ std::optional<ForeignContent> recognise_foreign(std::string_view bytes) {
 
 std::filesystem::path writable_target(const std::filesystem::path& path, bool replace,
                                       std::span<const std::filesystem::path> inputs, const std::string& hint) {
-  if (path.filename().empty()) throw Error({.file = in_quotes(path.string()), .found = "no name of a file"});
+  if (path.filename().empty()) throw Error({.file = in_quotes(path.string()), .found = "not a file name"});
   std::error_code ignored;
   // A link to a file on another disk stays a link; the file it names is what is replaced.
   const auto target = std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path) : path;
   const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
   if (!std::filesystem::is_directory(folder, ignored))
-    throw Error({.file = path.string(), .found = "no such folder: " + folder.string(), .hint = "make it first"});
+    throw Error({.file = path.string(), .found = "no such folder: " + folder.string(), .hint = "create it first"});
   struct stat status {};
   if (::stat(target.c_str(), &status) != 0) return target;
   if (!S_ISREG(status.st_mode))
@@ -122,8 +123,8 @@ std::filesystem::path writable_target(const std::filesystem::path& path, bool re
   for (const std::filesystem::path& input : inputs) {
     if (!std::filesystem::equivalent(input, target, ignored)) continue;
     throw Error({.file = path.string(),
-                 .found = "the file to write is " + input.string() + ", which is read",
-                 .expected = "another name"});
+                 .found = "the output file is " + input.string() + ", which is also an input",
+                 .expected = "a different name"});
   }
   if (!replace) throw Error({.file = path.string(), .found = "it exists", .hint = hint});
   return target;
@@ -136,8 +137,8 @@ void rename_into_place(const std::filesystem::path& from, const std::filesystem:
   if (result != 0 && errno == EEXIST && !replace) {
     throw Error({.code = ExitCode::resource,
                  .file = to.string(),
-                 .found = "another process has made it meanwhile",
-                 .hint = "choose another name; a capture goes on with --resume"});
+                 .found = "another process has just created it",
+                 .hint = "choose another name; to continue a capture, use --resume"});
   }
   if (result != 0) throw_errno(errno, to, "cannot be written");
   // The rename itself lives in the folder. Some file systems cannot sync one; the file is whole in any case.

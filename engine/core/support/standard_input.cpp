@@ -22,7 +22,7 @@ std::string read_standard_input(std::size_t max_bytes) {
     if (bytes.size() > max_bytes) {
       throw Error({.file = "standard input",
                    .found = "more than " + std::to_string(max_bytes) + " bytes",
-                   .expected = "at most so many, as of a file"});
+                   .expected = "no more than that, as for a file"});
     }
     if (n > 0 || errno == EINTR) continue;
     if (errno != EAGAIN) throw_errno(errno, "standard input", "cannot be read");

@@ -13,8 +13,8 @@ namespace {
 Error no_memory() {
   return Error({.code = ExitCode::resource,
                 .found = "out of memory",
-                .expected = "more of it",
-                .hint = "ulimit -v and other programs limit it"});
+                .expected = "more memory",
+                .hint = "ulimit -v and other programs limit memory"});
 }
 
 Error of_path(const std::filesystem::filesystem_error& error) {
@@ -22,8 +22,8 @@ Error of_path(const std::filesystem::filesystem_error& error) {
   if (is_current) {
     return Error({.code = ExitCode::resource,
                   .file = "the current folder",
-                  .found = "it was removed",
-                  .hint = "change to a folder that is there"});
+                  .found = "it no longer exists",
+                  .hint = "change to a folder that exists"});
   }
   try {
     throw_errno(error.code().value(), error.path1(), "cannot be used");

@@ -23,7 +23,7 @@ std::optional<std::string> unread_keys(const nlohmann::json& object, std::span<c
   }
   if (n == 0) return std::nullopt;
   if (n > kShown) names += " and " + std::to_string(n - kShown) + " more";
-  return file + ": not understood: " + names + "; " + consequence;
+  return file + ": unknown keys: " + names + "; " + consequence;
 }
 
 }  // namespace kvscope

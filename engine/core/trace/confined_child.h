@@ -35,7 +35,7 @@ bool answer_with(const std::string& file, const char* wanted, Answer answer) {
   } catch (const std::bad_alloc&) {
     put_error(out, {.code = code_of_no_memory(),
                     .file = file,
-                    .found = "there is not enough memory to read it",
+                    .found = "not enough memory to read it",
                     .expected = std::string(wanted) + ", and memory for it"});
   } catch (const std::exception& error) {
     put_error(out, {.file = file, .found = std::string("could not be read: ") + error.what(), .expected = wanted});

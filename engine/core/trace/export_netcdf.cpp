@@ -99,7 +99,7 @@ void add_scores(NetcdfFile& file, const RunRecord& run) {
   add_series(file, {"score", "raw score of the token, higher is kept"}, run.scores);
   add_series(file, {"future_mass", "mean attention from later queries, dense teacher"}, run.future_mass);
   visit_future(run.future, [&](const char* name, const HeadSeries<float>& series) {
-    add_series(file, {name, "what the oracle can go by beside the mean mass", ""}, series);
+    add_series(file, {name, "what the oracle can use besides the mean mass", ""}, series);
   });
 }
 
@@ -148,7 +148,7 @@ void add_output_error(NetcdfFile& file, const RunRecord& run) {
   add_series(file, {"group_damage", "norm of what eviction did to the head's part of the output", ""},
              error.group_damage, "query");
   add_series(file, {"read_mass", "share of the attention on the pages that were read"}, error.read_mass, "query");
-  add_series(file, {"best_read_mass", "the same on as many pages chosen best"}, error.best_read_mass, "query");
+  add_series(file, {"best_read_mass", "the same for the best choice of as many pages"}, error.best_read_mass, "query");
   const auto of_layers = [&](const char* name, const char* meaning, const HeadSeries<float>& series) {
     const std::vector<float> values = series_array(series, error.n_queries(), kNaN);
     file.add({.name = name, .dimensions = {"layer", "query"}, .long_name = meaning}, std::span<const float>(values));

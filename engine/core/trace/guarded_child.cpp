@@ -161,14 +161,14 @@ std::chrono::nanoseconds GuardedChild::cpu_time() const {
 void GuardedChild::check_patience() {
   if (cpu_time() - cpu_before_ >= work_)
     fail("reading it took longer than " + number_text(std::chrono::duration<double>(work_).count(), 3) +
-         " s of the processor");
+         " s of CPU time");
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun_);
   if (slow_reading() && !slow_reading()(path_, waited))
-    fail(Error::Parts{.code = ExitCode::cancelled, .found = "cancelled while it was read"});
+    fail(Error::Parts{.code = ExitCode::cancelled, .found = "cancelled while reading"});
   if (waited < work_ * kMostOfClock) return;
   fail(Error::Parts{.code = ExitCode::resource,
                     .found = "not read within " + number_text(static_cast<double>(waited.count()) / 1000, 3) +
-                             " s: the machine is busy, or the disk does not answer",
+                             " s: the machine is busy or the disk does not respond",
                     .hint = "try again"});
 }
 
@@ -179,15 +179,15 @@ void GuardedChild::fail_of_end() {
   // Not by us, who say why: by the kernel, for want of memory, or by somebody who ends everything of ours.
   if (signal == SIGKILL) {
     fail(Error::Parts{.code = ExitCode::resource,
-                      .found = "the process that reads it was killed",
-                      .expected = "enough memory, and no other program that ends it",
-                      .hint = "the file may be as good as it was; try again"});
+                      .found = "the process that was reading it was killed",
+                      .expected = "enough memory, and no other program that kills it",
+                      .hint = "the file may be intact; try again"});
   }
   if (signal == 0 && WEXITSTATUS(status) == kNotLoaded) {
     fail(Error::Parts{.code = ExitCode::resource,
-                      .found = "the process that reads it could not be loaded",
+                      .found = "the process that reads it could not start",
                       .expected = "memory and file handles for it",
-                      .hint = "look at ulimit -a"});
+                      .hint = "check ulimit -a"});
   }
   if (signal != 0) fail("the file crashed the HDF5 reader (signal " + std::to_string(signal) + ")");
   if (WEXITSTATUS(status) != 0) {

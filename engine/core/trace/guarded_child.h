@@ -34,7 +34,7 @@ class GuardedChild {
     try {
       return read_it();
     } catch (const BadMessage&) {
-      fail("the file made its reader answer nonsense");
+      fail("the HDF5 reader returned invalid data for this file");
     }
   }
 

@@ -20,7 +20,7 @@ void hdf5_start() {
       throw Error({.code = ExitCode::resource,
                    .file = "HDF5",
                    .found = "the library does not start",
-                   .expected = "some memory to start in"});
+                   .expected = "some memory"});
     }
     // A file-size limit is then an error of write() that we report, not the end of the process.
     std::signal(SIGXFSZ, SIG_IGN);
@@ -116,7 +116,7 @@ Error H5Error::of_damage(std::string file, const std::string& kind, const std::s
                 .where = part + action_,
                 .found = teller_ == Teller::library ? "the file is damaged" : reason_,
                 .expected = "a whole KVScope " + kind,
-                .hint = of_system ? "" : "copy it again, or make it anew"});
+                .hint = of_system ? "" : "copy it again, or create it again"});
 }
 
 void throw_h5(std::string_view action) {

@@ -102,8 +102,8 @@ RunRecord downgraded(RunRecord run, int version) {
 std::string old_numbers(int version) {
   if (version >= 3) return {};
   return "runs/recall, runs/mass_recall and heads/oracle_evict_at of this file (version " + std::to_string(version) +
-         ") go by an oracle with the policy's own top_k, which keeps everything where the policy has no budget; what "
-         "is shown here was counted anew";
+         ") use an oracle with the policy's own top_k, which keeps everything if the policy has no budget. KVScope "
+         "shows recomputed values";
 }
 
 }  // namespace kvscope::trace

@@ -28,7 +28,7 @@ class Reader {
     for (const std::string& name : names_in("point")) table.columns.push_back(column("point/" + name, name));
     for (const std::string& name : names_in("array")) table.arrays.push_back(array("array/" + name, name));
     if (read_integer_attribute(file_, "checksum") != static_cast<std::int64_t>(study_checksum(table))) {
-      fail("checksum", "its values are not those that were written", "a whole KVScope study");
+      fail("checksum", "its values do not match their checksum", "a whole KVScope study");
     }
     return table;
   }
@@ -42,9 +42,10 @@ class Reader {
   H5Id open(const std::string& name, H5I_type_t kind) const {
     H5L_info_t info;
     h5_check(H5Lget_info(file_, name.c_str(), &info, H5P_DEFAULT), "look at " + name);
-    if (info.type != H5L_TYPE_HARD) fail(name, "a link to elsewhere", "the data themselves");
+    if (info.type != H5L_TYPE_HARD) fail(name, "a link to another place", "the data itself");
     H5Id object(H5Oopen(file_, name.c_str(), H5P_DEFAULT), "open " + name);
-    if (H5Iget_type(object) != kind) fail(name, "another kind of object", kind == H5I_GROUP ? "a group" : "a dataset");
+    if (H5Iget_type(object) != kind)
+      fail(name, "a different kind of object", kind == H5I_GROUP ? "a group" : "a dataset");
     return object;
   }
 
@@ -139,7 +140,7 @@ class Reader {
     } else {
       column.numbers = numbers_of(dataset, path, shape);
     }
-    if (shape.size() != 1) fail(path, "not one number a point", "a list of numbers");
+    if (shape.size() != 1) fail(path, "not one number per point", "a list of numbers");
     return column;
   }
 
@@ -185,7 +186,7 @@ StudyTable read_study_here(const std::string& path) {
   }
   const std::string format = format_of(file);
   if (format != kStudyFormat) {
-    throw NoStudy{format == kFormat ? "a KVScope trace" : "an HDF5 file that is not of KVScope's studies"};
+    throw NoStudy{format == kFormat ? "a KVScope trace" : "an HDF5 file that is not a KVScope study"};
   }
   try {
     return Reader(path, file).table();

@@ -15,7 +15,7 @@ constexpr char kReadme[] =
 
     import h5py
     f = h5py.File("trace.h5", "r")
-    for i in range(f["committed"][()]):                  # whole runs; rows behind them mean nothing
+    for i in range(f["committed"][()]):                  # whole runs; later rows are unused
         a, b = f["runs/token_span"][i]                   # this run's tokens on every token axis
         ids = f["tokens/id"][a:b]
         evict_at = f["heads/evict_at"][:, :, a:b]        # [layer, kv_head, token] int32: first query position
@@ -24,10 +24,10 @@ constexpr char kReadme[] =
         print(bytes(f["runs/text"][c:d]).decode(), kept.mean(axis=2))
 
 Token t is visible to query q if t <= q < evict_at[t]; 2147483647 means kept for good, 2147483646 still in the window
-when the run ended. Queries that read only some pages of 16 slots stand in /reads, if the policy selects pages. Texts
+when the run ended. Queries that read only some pages of 16 slots are in /reads, if the policy selects pages. Texts
 of run i are in runs/text at runs/*_span: its policy, also as JSON (policy_json_span), changes of it during the run
-(changes_span: query, tab, policy), what scored it, which oracle it was held against. Each dataset says what it is in its attributes "meaning", "axes" and "units". Text attributes are
-fixed-length UTF-8 (h5py gives bytes). The whole format stands in engine/core/trace/trace_schema.h of KVScope.
+(changes_span: query, tab, policy), what scored it, which oracle judged it. Each dataset is described in its attributes "meaning", "axes" and "units". Text attributes are
+fixed-length UTF-8 (h5py gives bytes). The whole format is documented in engine/core/trace/trace_schema.h of KVScope.
 )";
 
 std::string axes_text(const DatasetSchema& dataset) {

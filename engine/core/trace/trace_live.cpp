@@ -30,7 +30,7 @@ FileHandle lock_trace(const std::filesystem::path& path) {
     throw Error({.code = ExitCode::resource,
                  .file = path.string(),
                  .found = "another process is writing it",
-                 .hint = "wait until that one ends"});
+                 .hint = "wait until it ends"});
   return handle;
 }
 
@@ -57,7 +57,7 @@ Extents capacity_of(const Heading& heading, std::int64_t positions, const std::f
   if (heading.planned_runs < 1 || positions < 0 || positions > (std::int64_t{1} << 40))
     throw Error({.code = ExitCode::internal,
                  .file = path.string(),
-                 .found = "no room asked for",
+                 .found = "no space reserved",
                  .expected = "at least one run"});
   Extents extents;
   extents[Axis::run] = heading.planned_runs;
@@ -139,7 +139,7 @@ LiveTrace LiveTrace::resume(const std::filesystem::path& path, const Heading& he
   Resumed resumed{std::move(lock), open_valid(target), {}};
   const std::string file = target.string();
   if (!resumed.valid.info.shards.empty())
-    refuse(file, "", "a merged trace", "one with its own data", "go on with its shards");
+    refuse(file, "", "a merged trace", "one with its own data", "continue with its shards");
   if (!same_model(resumed.valid.info.model, heading.model) || resumed.valid.info.capture != heading.capture)
     throw Error({.code = ExitCode::internal, .file = file, .found = "a trace of another model or list of prompts"});
   resumed.filled = filled_of(resumed.valid);
@@ -181,13 +181,13 @@ void LiveTrace::add(const RunRecord& run) {
   if (broken_)
     throw Error({.code = ExitCode::resource,
                  .file = file,
-                 .found = "could not be written before",
-                 .hint = "it keeps its " + std::to_string(committed_) + " committed runs"});
+                 .found = "an earlier write failed",
+                 .hint = "it still has its " + std::to_string(committed_) + " complete runs"});
   if (!same_model(run.model, heading_.model))
     throw Error({.code = ExitCode::internal,
                  .file = file,
                  .found = "a run of model " + run.model.name,
-                 .expected = "one model a trace: " + heading_.model.name});
+                 .expected = "one model per trace: " + heading_.model.name});
   const RunBlock block = encode_run(run, filled_, committed_, heading_.version);
   decode_run(block, heading_.model, file);  // what could not be read back is not written
   check_capacity(block);
@@ -236,7 +236,7 @@ void LiveTrace::check_capacity(const RunBlock& block) const {
                    .file = path_.string(),
                    .where = "run " + std::to_string(committed_),
                    .found = std::to_string(block.slice.count[axis]) + " " + kAxisNames[i] + "s",
-                   .expected = "at most " + std::to_string(left) + ", which is the room that is left"});
+                   .expected = "at most " + std::to_string(left) + ", the space that is left"});
   }
 }
 
@@ -244,8 +244,8 @@ void LiveTrace::give_up(const H5Error& error) {
   broken_ = true;
   trace_.leak();
   const std::string safe =
-      committed_ > 0 ? "the " + std::to_string(committed_) + " committed runs are safe; " : std::string();
-  throw error.of_file(path_.string(), safe + "free some space, or write to another place");
+      committed_ > 0 ? "the " + std::to_string(committed_) + " complete runs are safe; " : std::string();
+  throw error.of_file(path_.string(), safe + "free some space, or write to another disk");
 }
 
 void LiveTrace::pack(const std::filesystem::path& target, bool replace) const {
@@ -257,8 +257,8 @@ void LiveTrace::pack(const std::filesystem::path& target, bool replace) const {
     rename_into_place(temporary, target, replace);
   } catch (const H5Error& error) {
     ::unlink(temporary.c_str());
-    throw error.of_file(target.string(), "all " + std::to_string(committed_) + " runs stand unpacked in " +
-                                             path_.string() + "; free some space to have them packed");
+    throw error.of_file(target.string(), "all " + std::to_string(committed_) + " runs are stored uncompressed in " +
+                                             path_.string() + "; free some space to compress them");
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;

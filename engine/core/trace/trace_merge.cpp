@@ -61,13 +61,14 @@ class Merge {
     for (std::size_t i = 0; i < paths_.size(); ++i) {
       const fs::path& path = paths_[i];
       const TraceInfo& info = infos_.emplace_back(reader(static_cast<int>(i)).info());
-      if (!info.shards.empty()) fail(path, "a merged trace", "a shard", "name the shards that it was made of");
-      if (info.capture.n_prompts == 0) fail(path, "a trace that no capture made", "a shard of kvscope capture");
+      if (!info.shards.empty()) fail(path, "a merged trace", "a shard", "list its shards instead");
+      if (info.capture.n_prompts == 0)
+        fail(path, "a trace that is not from kvscope capture", "a shard of kvscope capture");
       const TraceInfo& first = infos_.front();
       // Rows that stay in the shards are as they are, and what is counted from them is not as it was.
       if (info.version != kVersion && !options_.copy)
         fail(path, "a trace of version " + std::to_string(info.version),
-             "version " + std::to_string(kVersion) + " of shards that are not copied", "merge with --copy");
+             "version " + std::to_string(kVersion) + " for shards that are not copied", "merge with --copy");
       auto difference = model_difference(info.model, first.model);
       if (!difference) difference = capture_difference(info.capture, first.capture);
       if (difference)
@@ -92,7 +93,7 @@ class Merge {
         MergedRun& place = of_prompt[index];
         if (place.shard >= 0)
           fail(paths_[shard], "prompt " + std::to_string(index) + " is answered here",
-               "once: " + paths_[place.shard].string() + " has it too");
+               "once: " + paths_[place.shard].string() + " also answers it");
         place = {static_cast<int>(shard), run};
       }
     }
@@ -114,7 +115,7 @@ class Merge {
     for (std::size_t i = 0; i < shown; ++i) list += (i ? ", " : "") + std::to_string(report_.missing[i]);
     if (n > shown) list += " and " + std::to_string(n - shown) + " more";
     fail(target_, "no shard has prompt " + list, "all " + std::to_string(report_.n_prompts) + " prompts",
-         "finish the shards with kvscope capture --resume, or leave them out with --allow-missing");
+         "finish the shards with kvscope capture --resume, or leave out these prompts with --allow-missing");
   }
 
   void tell(int done) const {
@@ -160,7 +161,7 @@ class Merge {
     } catch (const H5Error& error) {
       merged.leak();
       ::unlink(temporary.c_str());
-      throw error.of_file(target_.string(), "the shards are as they were; free some space, or write to another place");
+      throw error.of_file(target_.string(), "the shards are unchanged; free some space, or write to another disk");
     } catch (...) {
       merged.leak();
       ::unlink(temporary.c_str());
@@ -180,7 +181,8 @@ class Merge {
         fail(path, "it is not in the folder of " + target_.filename().string(), "all in one folder",
              "write the merged file there, or merge with --copy");
       if (!is_shard_name(path.filename().string()))
-        fail(path, "a name that a virtual dataset cannot have", "one without %", "rename it, or merge with --copy");
+        fail(path, "a name that a virtual dataset cannot refer to", "a name without %",
+             "rename it, or merge with --copy");
     }
   }
 
@@ -198,7 +200,7 @@ class Merge {
     }
     for (const MergedRun& place : report_.from) heading_.shards.of_run.push_back(place.shard);
     if (extents[Axis::run] != report_.n_runs)
-      fail(target_, "a shard has grown while it was merged", "shards that nobody writes", "try again");
+      fail(target_, "a shard changed during the merge", "shards that are no longer being written", "try again");
     return extents;
   }
 

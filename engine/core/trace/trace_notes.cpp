@@ -41,13 +41,13 @@ RunNotes run_from_json(const json& value, const std::string& file) {
                  .pins = {}};
   const json pins = value.value("pins", json::array());
   if (!pins.is_array() || pins.size() > kMaxPins)
-    throw Error({.file = file, .where = "runs.pins", .found = "no list of at most eight pins"});
+    throw Error({.file = file, .where = "runs.pins", .found = "not a list of at most eight pins"});
   for (const json& pin : pins) {
     notes.pins.push_back(pin_from_json(JsonObject(pin, file, "runs.pins.")));
     if (std::ranges::count(notes.pins, notes.pins.back().letter, &Pin::letter) > 1)
       throw Error({.file = file,
                    .where = "runs.pins",
-                   .found = "two pins of the letter " + pin_letter(notes.pins.back().letter)});
+                   .found = "two pins with the letter " + pin_letter(notes.pins.back().letter)});
   }
   std::ranges::sort(notes.pins, {}, &Pin::letter);
   return notes;
@@ -79,9 +79,9 @@ std::vector<RunNotes> read_notes(const std::filesystem::path& trace) {
                  .where = "version",
                  .found = std::to_string(version),
                  .expected = std::to_string(kVersion),
-                 .hint = "a newer kvscope has written it"});
+                 .hint = "written by a newer kvscope"});
   const json list = value.value("runs", json::array());
-  if (!list.is_array()) throw Error({.file = path.string(), .where = "runs", .found = "no list of runs"});
+  if (!list.is_array()) throw Error({.file = path.string(), .where = "runs", .found = "not a list of runs"});
   std::vector<RunNotes> runs;
   for (const json& run : list) runs.push_back(run_from_json(run, path.string()));
   std::ranges::stable_sort(runs, {}, &RunNotes::run);

@@ -13,7 +13,7 @@ ValidTrace open_shard(const ValidTrace& merged, int shard) {
   ValidTrace source = open_valid(path);
   const auto fail = [&](std::string found, std::string expected) {
     refuse(path.string(), "", std::move(found), std::move(expected),
-           "merge the shards again: " + merged.file + " was made of other files");
+           "merge the shards again: " + merged.file + " has changed since");
   };
   if (!source.info.shards.empty()) fail("a merged trace", "a shard with its own data");
   if (const auto difference = model_difference(source.info.model, merged.info.model))
@@ -94,7 +94,7 @@ void RunReader::read(RunBlock& block, const DatasetSchema& dataset) {
     held_ += static_cast<std::uint64_t>(n_elements(dataset, block.slice.count)) * size_of(dataset.type);
     if (held_ > most)
       refuse(valid_.file, "run " + std::to_string(block.run),
-             "more than " + std::to_string(most >> 20) + " MiB of data", "less in a file of its size");
+             "more than " + std::to_string(most >> 20) + " MiB of data", "less data in a file of this size");
     column.resize(n_elements(dataset, block.slice.count) * size_of(dataset.type));
     const bool elsewhere = source_ && is_in_shards(dataset);
     read_part((elsewhere ? *source_ : valid_).trace, dataset.id, elsewhere ? source_begin_ : block.slice.begin,

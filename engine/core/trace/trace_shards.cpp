@@ -136,11 +136,11 @@ void check_sources(hid_t creation, const DatasetSchema& dataset, const ShardTabl
     }
     if (!same)
       refuse(file, std::string("/") + dataset.path, "a virtual dataset over other data",
-             "rows of " + shards.names[shard] + ", as /shards says");
+             "rows of " + shards.names[shard] + ", as recorded in /shards");
   });
   if (n != expected)
     refuse(file, std::string("/") + dataset.path, "a virtual dataset over " + std::to_string(n) + " sources",
-           std::to_string(expected) + ", as /shards says");
+           std::to_string(expected) + ", as recorded in /shards");
 }
 
 void write_shards(hid_t file, const ShardTable& shards) {

@@ -50,8 +50,9 @@ void check_run_index(const ValidTrace& valid, int run) {
   throw Error({.code = ExitCode::usage,
                .file = valid.file,
                .found = "there is no run " + std::to_string(run),
-               .expected = valid.info.n_runs == 0 ? "a trace with runs; this one was stopped before its first"
-                                                  : "0 to " + std::to_string(valid.info.n_runs - 1)});
+               .expected = valid.info.n_runs == 0
+                               ? "a trace with runs; this one was stopped before its first run was complete"
+                               : "0 to " + std::to_string(valid.info.n_runs - 1)});
 }
 
 }  // namespace

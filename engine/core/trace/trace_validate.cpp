@@ -43,7 +43,8 @@ class Validator {
     if (is_merged()) read_shard_table();
     for (const auto& dataset : datasets_of(valid_.info.version)) check_dataset(dataset);
     if (compressed_ > static_cast<double>(kMaxExpansion) * static_cast<double>(valid_.file_size) + (1 << 20))
-      fail("", "compressed data that claim to be " + std::to_string(compressed_ / valid_.file_size) + " times the file",
+      fail("",
+           "compressed data that claims to be " + std::to_string(compressed_ / valid_.file_size) + " times the file",
            "at most " + std::to_string(kMaxExpansion));
     read_committed();
     read_prompt_indices();
@@ -67,7 +68,7 @@ class Validator {
     if (bytes.starts_with(kSignature)) return check_end(bytes);
     if (const auto block = user_block(handle.get(), valid_.file_size)) {
       fail("", "an HDF5 file after a user block of " + std::to_string(*block) + " bytes", "a KVScope trace without one",
-           "tail -c +" + std::to_string(*block + 1) + " IN > OUT takes the block away");
+           "tail -c +" + std::to_string(*block + 1) + " IN > OUT removes the block");
     }
     if (const auto foreign = recognise_foreign(bytes))
       fail("", foreign->found, "a KVScope trace (HDF5)", foreign->hint);
@@ -81,7 +82,7 @@ class Validator {
     fail("",
          "the file is cut off: " + std::to_string(valid_.file_size) + (whole ? " of " + std::to_string(*whole) : "") +
              " bytes",
-         "a whole KVScope trace", "copy it again, or make it anew");
+         "a whole KVScope trace", "copy it again, or create it again");
   }
 
   void read_root() {
@@ -143,7 +144,7 @@ class Validator {
     for (const std::string& name : valid_.shards.names) {
       std::error_code ignored;
       if (std::filesystem::is_regular_file(folder / name, ignored)) continue;
-      fail("", "its shard " + escape_for_terminal(name) + " is not beside it",
+      fail("", "its shard " + escape_for_terminal(name) + " is not in the same folder",
            "all " + std::to_string(valid_.shards.names.size()) + " shards",
            "keep them in one folder, or merge with --copy");
     }
@@ -155,7 +156,7 @@ class Validator {
     H5L_info_t info;
     if (H5Lexists(valid_.trace.file, path, H5P_DEFAULT) <= 0) fail(std::string("/") + path, "missing", "to be there");
     h5_check(H5Lget_info(valid_.trace.file, path, &info, H5P_DEFAULT), std::string("look at ") + path);
-    if (info.type != H5L_TYPE_HARD) fail(std::string("/") + path, "a link to elsewhere", "the data themselves");
+    if (info.type != H5L_TYPE_HARD) fail(std::string("/") + path, "a link to another place", "the data itself");
   }
 
   H5Id open_dataset(const char* path) {
@@ -224,7 +225,7 @@ class Validator {
   /// Never read through HDF5, which would open whatever file it names: see open_shard().
   void check_virtual(const std::string& where, const DatasetSchema& dataset) {
     H5Id creation(H5Dget_create_plist(valid_.trace[dataset.id]), "look at " + where);
-    if (H5Pget_layout(creation) != H5D_VIRTUAL) fail(where, "data of its own", "a virtual dataset over the shards");
+    if (H5Pget_layout(creation) != H5D_VIRTUAL) fail(where, "its own data", "a virtual dataset over the shards");
     check_sources(creation, dataset, valid_.shards, valid_.file);
   }
 

@@ -16,13 +16,14 @@ namespace {
 void check_window(const PolicySpec& spec, const RetentionGeometry& geometry, const TokenScorer& scorer) {
   const int delay = scorer.delay();
   if (goes_with_delay(geometry.window, scorer.kind(), delay)) return;
-  throw Error({.file = spec.to_string(),
-               .where = "window",
-               .found = std::to_string(geometry.window),
-               .expected = fixes_window(scorer.kind(), delay)
-                               ? std::to_string(delay) + ", the delay that this model's scorer was trained with"
-                               : "at least " + std::to_string(delay) + ", the tokens that this gate looks ahead",
-               .hint = "write window=" + std::to_string(delay)});
+  throw Error(
+      {.file = spec.to_string(),
+       .where = "window",
+       .found = std::to_string(geometry.window),
+       .expected = fixes_window(scorer.kind(), delay)
+                       ? std::to_string(delay) + ", the delay that this model's scorer was trained with"
+                       : "at least " + std::to_string(delay) + ", because this gate looks that many tokens ahead",
+       .hint = "write window=" + std::to_string(delay)});
 }
 
 const TokenScorer& scorer_for(const PolicySpec& spec, const LoadedModel& model) {
@@ -30,11 +31,10 @@ const TokenScorer& scorer_for(const PolicySpec& spec, const LoadedModel& model) 
   if (const TokenScorer* scorer = model.scorer(info.gates)) return *scorer;
   throw Error(
       {.file = spec.to_string(),
-       .found =
-           model.info().scorer.empty() ? "a model without any scorer or gate" : "a model with " + model.info().scorer,
+       .found = model.info().scorer.empty() ? "a model without any gate" : "a model with " + model.info().scorer,
        .expected = gate_kinds_in_words(info.gates),
        .hint =
-           "--gate PATH loads one, see docs/reference/gates.md; full, streaming and the attention policies need none"});
+           "load one with --gate PATH (docs/reference/gates.md); full, streaming and the attention policies need none"});
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ ActivePolicy::ActivePolicy(const PolicySpec& spec, int n_positions, const Loaded
     scorer_ = &model.random_scorer(plan_.seed);
   } else if (plan_.source == ScoreSource::future) {
     scorer_ = first_.future.get();
-    if (scorer_ == nullptr) throw std::logic_error("ActivePolicy: nobody has looked at the future");
+    if (scorer_ == nullptr) throw std::logic_error("ActivePolicy: future attention was not measured");
   }
 }
 
@@ -70,8 +70,8 @@ std::vector<float> ActivePolicy::learned_decay(const PolicySpec& spec) const {
   if (gate != nullptr && !gate->log_gamma.empty()) return gate->log_gamma;
   throw Error({.file = spec.to_string(),
                .where = "decay",
-               .found = "learned, and a gate without log_gamma",
-               .expected = "a gate that has a decay for each KV head, or decay=NUMBER"});
+               .found = "learned, but the gate has no log_gamma",
+               .expected = "a gate with a decay for each KV head, or decay=NUMBER"});
 }
 
 RetentionPlan ActivePolicy::make_plan(const PolicySpec& spec, const RetentionGeometry& geometry) const {
@@ -90,8 +90,8 @@ RetentionPlan ActivePolicy::make_plan(const PolicySpec& spec, const RetentionGeo
   } catch (const std::invalid_argument&) {
     throw Error({.file = spec.to_string(),
                  .found = "a model without a head directory",
-                 .expected = "full_attention_heads.tsv and config.json, as DuoAttention and kvscope heads write them",
-                 .hint = "--gate FOLDER loads one"});
+                 .expected = "full_attention_heads.tsv and config.json from DuoAttention or kvscope heads",
+                 .hint = "load one with --gate FOLDER"});
   }
   return plan;
 }
@@ -105,7 +105,7 @@ void ActivePolicy::change(const PolicySpec& wanted, const std::function<bool(con
          .where = what,
          .found = spec.to_string(),
          .expected = "other values of threshold, decay, stride or drop, or a smaller budget, of the same policy",
-         .hint = "stop the run and decode again"});
+         .hint = "stop the run and start it again"});
   };
   if (spec.name != spec_.name) refuse("name");
   const RetentionGeometry geometry = spec.geometry(n_positions_);

@@ -29,7 +29,7 @@ Method make_eviction(SequenceState& state, std::string_view name) {
   for (const Entry& entry : kMethods) {
     if (entry.name == name) return entry.make(state);
   }
-  throw std::logic_error("no eviction method is named " + std::string(name));
+  throw std::logic_error("no eviction method named " + std::string(name));
 }
 
 }  // namespace

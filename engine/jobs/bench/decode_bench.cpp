@@ -162,7 +162,7 @@ json decode_bench(const JsonObject& args_json, JobContext& context) {
                           " repeats of " + std::to_string(args.max_tokens),
                  .expected = "together at most " + std::to_string(model.config().max_positions) +
                              " positions, the model's context",
-                 .hint = "ask for fewer of them or of --repeats"});
+                 .hint = "use fewer tokens or fewer --repeats"});
   }
   const double read_rate = measure_read_rate(model);
   return bench_rows(

@@ -24,7 +24,7 @@ TaskText write(Random& random, int) {
 
 Task birthplace_task() {
   return {.name = "birthplace",
-          .definition = "One person's city of birth, stated once and asked for: 16 cities.",
+          .definition = "One person's city of birth, stated once; the answer is the city (one of 16).",
           .write = write,
           .mark = mark_beginning};
 }

@@ -34,7 +34,7 @@ TaskText write(Random& random, int length) {
 
 Task common_words_task() {
   return {.name = "common-words",
-          .definition = "A list of words, every third of which is the same; that word is asked for.",
+          .definition = "A list of words in which every third word is the same; the answer is that word.",
           .write = write,
           .mark = mark_beginning};
 }

@@ -139,7 +139,7 @@ class Evaluation {
       throw Error({.code = ExitCode::usage,
                    .file = item.task != nullptr ? "--tasks" : "--texts",
                    .found = in_quotes(item.name) + " twice",
-                   .expected = "every task and every name of a file once"});
+                   .expected = "each task and each file name once"});
     }
   }
 

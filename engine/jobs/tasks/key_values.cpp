@@ -26,7 +26,7 @@ TaskText write(Random& random, int) {
 
 Task key_values_task() {
   return {.name = "key-values",
-          .definition = "A table of eight keys and values in one place; the value of one key is asked for.",
+          .definition = "A table of eight keys and values in one place; the answer is the value of one key.",
           .write = write,
           .mark = mark_beginning};
 }

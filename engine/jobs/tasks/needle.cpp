@@ -16,7 +16,7 @@ TaskText write(Random& random, int) {
 
 Task needle_task() {
   return {.name = "needle",
-          .definition = "One secret code of one thing, stated once; the code is asked for.",
+          .definition = "The secret code of one thing, stated once; the answer is the code.",
           .write = write,
           .mark = mark_beginning};
 }

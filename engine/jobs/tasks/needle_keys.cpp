@@ -24,7 +24,7 @@ TaskText write(Random& random, int) {
 
 Task needle_keys_task() {
   return {.name = "needle-keys",
-          .definition = "Secret codes of four things, each stated once; one of them is asked for.",
+          .definition = "Secret codes of four things, each stated once; the answer is one of the codes.",
           .write = write,
           .mark = mark_beginning};
 }

@@ -48,7 +48,7 @@ bool mark(std::string_view expected, std::string_view answer) {
 
 Task needle_values_task() {
   return {.name = "needle-values",
-          .definition = "Three secret codes of one thing, in three places; all are asked for, in any order.",
+          .definition = "Three secret codes of one thing, in three places; the answer is all three, in any order.",
           .write = write,
           .mark = mark};
 }

@@ -75,7 +75,9 @@ TaskSequence PalindromeSequences::make(std::uint64_t index) const {
 
 Task palindrome_task() {
   return {.name = "palindrome",
-          .definition = "A list of up to 32 two-digit numbers, a long instruction, the list backwards (SP-KV App. G).",
+          .definition =
+              "A list of up to 32 two-digit numbers and a long instruction; the answer is the list "
+              "backwards (SP-KV App. G).",
           .mark = mark_beginning,
           .make = make};
 }

@@ -16,7 +16,7 @@ TaskText write(Random& random, int) {
 
 Task passkey_task() {
   return {.name = "passkey",
-          .definition = "A pass key, said twice in one paragraph, is asked for.",
+          .definition = "A pass key, given twice in one paragraph; the answer is the key.",
           .write = write,
           .mark = mark_beginning};
 }

@@ -54,7 +54,7 @@ bool mark_all(std::string_view expected, std::string_view answer) { return answe
 
 Task reversal_task() {
   return {.name = to_string(TaskKind::reversal),
-          .definition = "A list of 8 to 16 two-digit numbers, much later the same list backwards (SP-KV App. G).",
+          .definition = "A list of 8 to 16 two-digit numbers and, much later, the same list backwards (SP-KV App. G).",
           .for_tiny = true,
           .mark = mark_all,
           .make = make_of<TaskKind::reversal>};
@@ -62,7 +62,7 @@ Task reversal_task() {
 
 Task fact_recall_task() {
   return {.name = to_string(TaskKind::fact_recall),
-          .definition = "Four to eight codes of things, one of which is asked for.",
+          .definition = "Codes of four to eight things; the answer is one of the codes.",
           .for_tiny = true,
           .mark = mark_all,
           .make = make_of<TaskKind::fact_recall>};

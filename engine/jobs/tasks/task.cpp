@@ -67,7 +67,7 @@ TaskQuestion lay_out(const Task& task, const TaskText& text, const TaskMaterial&
   if (n_task > static_cast<std::size_t>(length)) {
     throw Error({.code = ExitCode::usage,
                  .file = "task " + std::string(task.name),
-                 .found = "it takes " + std::to_string(n_task) + " tokens without any text around it",
+                 .found = "it needs " + std::to_string(n_task) + " tokens without any text around it",
                  .expected = "at most " + std::to_string(length) + " tokens, the length of a question",
                  .hint = "a greater --length, within the model's context"});
   }
@@ -139,7 +139,7 @@ std::string filler_text(const std::string& given, const std::string& model) {
   throw Error({.file = path.string(),
                .found = "no such file",
                .expected = "English text that the model was not trained on",
-               .hint = "name one with --filler FILE"});
+               .hint = "give one with --filler FILE"});
 }
 
 bool mark_beginning(std::string_view expected, std::string_view answer) {

@@ -19,10 +19,11 @@ TaskText write(Random& random, int) {
 }  // namespace
 
 Task variables_task() {
-  return {.name = "variables",
-          .definition = "A number is given to one name, and that name's value to another, whose number is asked for.",
-          .write = write,
-          .mark = mark_beginning};
+  return {
+      .name = "variables",
+      .definition = "A number is given to one name, and that name's value to another name; the answer is the number.",
+      .write = write,
+      .mark = mark_beginning};
 }
 
 }  // namespace kvscope::engine

@@ -104,7 +104,7 @@ Corpus Corpus::open_for(const fs::path& base, const fs::path& data, int vocab_si
     if (tokenizer(data) != tokenizer(base)) {
       throw Error({.file = (data / "tokenizer.json").string(),
                    .found = "another tokenizer than that of " + base.string(),
-                   .expected = "its own",
+                   .expected = "the same tokenizer",
                    .hint = "prepare_corpus.py --tokenizer " + (base / "tokenizer.json").string()});
     }
     corpus.adopt(read_tokens(data / "text.u16", vocab_size), base, vocab_size, heldout_share);

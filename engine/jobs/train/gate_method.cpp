@@ -55,10 +55,11 @@ void check_gate(const GateOptions& options, const std::string& file) {
   }
   if (!method.reads_teacher) return;
   if (options.all_weights)
-    refuse("all_weights", "method " + name, "an adapter: it learns from a dense base that stays");
+    refuse("all_weights", "method " + name,
+           "an adapter: this method learns from a dense base model that does not change");
   if (options.weights != GateOptions{}.weights) {
     refuse("weight_text, weight_statement, weight_answer", "method " + name,
-           "none: it does not learn from the next token");
+           "none: this method does not learn from the next token");
   }
 }
 

@@ -13,8 +13,8 @@ LossCurve::LossCurve(const std::filesystem::path& path, const std::vector<std::s
     const auto size = std::filesystem::file_size(path, problem);
     if (problem || size < n_bytes) {
       throw Error({.file = path.string(),
-                   .found = problem ? "it is gone" : std::to_string(size) + " bytes",
-                   .expected = "the " + std::to_string(n_bytes) + " bytes that the checkpoint knows of"});
+                   .found = problem ? "the file is missing" : std::to_string(size) + " bytes",
+                   .expected = "the " + std::to_string(n_bytes) + " bytes that the checkpoint recorded"});
     }
     std::filesystem::resize_file(path, n_bytes);
     file_.open(path, std::ios::app);

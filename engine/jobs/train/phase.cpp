@@ -76,7 +76,7 @@ void check_finite(const std::vector<double>& losses, const PhaseSteps& steps, st
     throw Error({.where = steps.name + ", step " + std::to_string(step),
                  .found = steps.loss_columns[i] + " is not a number",
                  .expected = "a finite loss",
-                 .hint = "a smaller learning_rate, or a longer warm_up; --resume goes on from the last checkpoint"});
+                 .hint = "a smaller learning_rate, or a longer warm_up; --resume continues from the last checkpoint"});
   }
 }
 

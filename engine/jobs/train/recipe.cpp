@@ -94,7 +94,7 @@ Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const 
     if (!kSections.contains(name)) {
       recipe_error(file, name, "an unknown key", "name, note, seed, model, data, base, scorer or gate");
     }
-    if (value.is_null()) recipe_error(file, name, "null", "a value, or no such key");
+    if (value.is_null()) recipe_error(file, name, "null", "a value, or leave out the key");
   }
   const JsonObject top(json, file);
   Recipe recipe;
@@ -121,7 +121,7 @@ Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const 
     if (!from_nothing) recipe.base = parse_base(json, file);
   } else {
     for (const char* section : {"model", "base"}) {
-      if (json.contains(section)) recipe_error(file, section, "a section", "none: --base names the model");
+      if (json.contains(section)) recipe_error(file, section, "a section", "none, because --base gives the model");
     }
     recipe.model = *base;
     if (recipe.length() > base->max_positions) {
@@ -130,14 +130,14 @@ Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const 
     }
   }
   if (from_nothing && json.contains("scorer")) {
-    recipe_error(file, "scorer", "a section", "none: gate.all_weights trains a model that is not there before it");
+    recipe_error(file, "scorer", "a section", "none: gate.all_weights trains the model together with the gate");
   }
   if (json.contains("scorer") || (base == nullptr && !from_nothing)) {
     recipe.scorer = parse_scorer(json, file, recipe.length());
   }
   if (base == nullptr && recipe.scorer && !has_file_of_its_own(*recipe.scorer)) {
-    recipe_error(file, "scorer", "another network than the delayed mLSTM, a decay or an adapter",
-                 "neither: the model's own scorer is that one");
+    recipe_error(file, "scorer", "a network other than the delayed mLSTM, a decay or an adapter",
+                 "none of these: the model's own scorer is a delayed mLSTM");
   }
   return recipe;
 }

@@ -36,7 +36,8 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
   if (section->has("hidden")) gate.hidden = section.integer("hidden", 0, 0, 1 << 16);
   gate.kernel = section.integer("kernel", 1, 1, 4095);
   if (gate.kernel % 2 == 0) {
-    recipe_error(file, "gate.kernel", std::to_string(gate.kernel), "an odd number: as many tokens before as behind");
+    recipe_error(file, "gate.kernel", std::to_string(gate.kernel),
+                 "an odd number: the same number of tokens before and after");
   }
   if (section->has("bias")) gate.bias = section->number("bias", -100, 100);
   if (section->has("window")) gate.window = section.integer("window", 1, 1, length);
@@ -45,7 +46,8 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
   gate.adapter = parse_adapter(section, file, "gate");
   gate.all_weights = parse_all_weights(section, file, gate.optimizer.learning_rate);
   if (gate.adapter && gate.all_weights) {
-    recipe_error(file, "gate.all_weights", "an adapter beside it", "one of the two: an adapter is there to leave them");
+    recipe_error(file, "gate.all_weights", "an adapter as well",
+                 "only one of them: an adapter leaves the weights unchanged");
   }
   gate.weights = parse_loss_weights(section, gate.weights);
   gate.hard_share = section->number_or("hard_share", 0, 0, 1);
@@ -54,7 +56,7 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
   gate.least_probability = section->number_or("least_probability", 0, 0, 0.5);
   if (gate.hard_share > 0 && !gate.trains_base()) {
     recipe_error(file, "gate.hard_share", "no adapter",
-                 "one, or all_weights: while the gate is hard it stays as it is, and nothing else would learn");
+                 "an adapter or all_weights: while the gate is hard it does not learn, so something else must");
   }
   const auto& raw = section->raw();
   if (!raw.contains("stages") || !raw.at("stages").is_array() || raw.at("stages").empty()) {
@@ -64,7 +66,7 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
     gate.stages.push_back(parse_stage(stage, file));
     for (std::size_t i = 0; i + 1 < gate.stages.size(); ++i) {
       if (gate.stages[i].weight == gate.stages.back().weight) {
-        recipe_error(file, "gate.stages", "two stages of the same weight", "different ones: each names its gate");
+        recipe_error(file, "gate.stages", "two stages with the same weight", "different weights: each names its gate");
       }
     }
   }

@@ -56,7 +56,7 @@ void parse_student(const RecipeSection& section, const std::string& file, Scorer
   scorer.adapter = parse_adapter(section, file, "scorer");
   const auto only = [&](const char* key, const char* with, bool fits) {
     if (section->has(key) && !fits)
-      recipe_error(file, std::string("scorer.") + key, std::string("no ") + with, std::string("it beside ") + with);
+      recipe_error(file, std::string("scorer.") + key, std::string("no ") + with, std::string("it with ") + with);
   };
   only("top_teacher", "adapter", scorer.adapter.has_value());
   only("lse", "adapter", scorer.adapter.has_value());
@@ -72,7 +72,7 @@ void parse_student(const RecipeSection& section, const std::string& file, Scorer
   scorer.pooled = capacity == "pooled";
   only("capacity", "adapter or output_weight", scorer.adapter || scorer.output_weight > 0);
   // Ages count differently in heads of different decay: what is last would change from query to query.
-  if (scorer.pooled && scorer.decay) recipe_error(file, "scorer.capacity", "pooled", "per-head beside a learned decay");
+  if (scorer.pooled && scorer.decay) recipe_error(file, "scorer.capacity", "pooled", "per-head with a learned decay");
 }
 
 /// The network and its decay. What another kind has is refused rather than ignored.

@@ -15,7 +15,7 @@ RecipeSection::RecipeSection(const nlohmann::json& parent, const std::string& ke
   if (!json_.is_object()) recipe_error(file, key, json_.type_name(), "an object");
   for (const auto& [name, value] : json_.items()) {
     if (known.contains(name)) {
-      if (value.is_null()) recipe_error(file, key + "." + name, "null", "a value, or no such key");
+      if (value.is_null()) recipe_error(file, key + "." + name, "null", "a value, or leave out the key");
       continue;
     }
     std::string list;

@@ -16,8 +16,7 @@ namespace {
 /// cannot. Nothing may ask ATen for CUDA before: ATen remembers the first answer.
 std::string open_cuda_library() {
   static const std::string problem = []() -> std::string {
-    if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr)
-      return "no NVIDIA driver (libcuda.so.1 is not there)";
+    if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) return "no NVIDIA driver (libcuda.so.1 is missing)";
     Dl_info info;
     std::filesystem::path library = "libtorch_cuda.so";
     if (dladdr(reinterpret_cast<const void*>(&at::globalContext), &info) != 0 && info.dli_fname != nullptr) {

@@ -128,7 +128,7 @@ std::optional<nlohmann::json> finished(const std::filesystem::path& output, cons
                  .hint = "another folder, or --overwrite"});
   }
   if (!done.has("result") || !json["result"].is_object())
-    throw Error({.file = file, .found = "no result", .expected = "what a training says of itself"});
+    throw Error({.file = file, .found = "no result", .expected = "the description of a training"});
   return json["result"];
 }
 
@@ -139,8 +139,8 @@ void check_folder(const std::filesystem::path& output) {
   const auto refuse = [&](const char* found) {
     throw Error({.file = output.string(),
                  .found = found,
-                 .expected = "a new or empty folder, or one of a training",
-                 .hint = "--overwrite writes beside what is there"});
+                 .expected = "a new or empty folder, or the folder of a training",
+                 .hint = "--overwrite writes into it and keeps other files"});
   };
   if (!fs::is_directory(output)) refuse("a file");
   if (fs::is_empty(output) || fs::exists(output / "recipe.json") || fs::exists(output / kResult)) return;
@@ -194,7 +194,7 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
   } else if (const std::string there = standing_result(output, phase);
              !there.empty() && !resumed && !flag(args, "overwrite")) {
     throw Error({.file = (output / there).string(),
-                 .found = "a training is there",
+                 .found = "it already holds a training",
                  .expected = "another folder, --resume or --overwrite"});
   }
   if (!flag(args, "overwrite")) check_folder(output);

@@ -16,7 +16,7 @@ constexpr char kVersion[] = "1";
                .where = std::move(where),
                .found = std::move(found),
                .expected = std::move(expected),
-               .hint = "without --resume, --overwrite begins anew"});
+               .hint = "use --overwrite without --resume to start over"});
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ void TrainingCheckpoint::save(const TrainingPoint& point) const {
       throw Error({.where = "step " + std::to_string(point.step),
                    .found = "parameters that are not finite",
                    .expected = "numbers",
-                   .hint = "a smaller learning_rate; " + path_.filename().string() + " stays what it was before"});
+                   .hint = "a smaller learning_rate; " + path_.filename().string() + " is unchanged"});
     }
     tensors.push_back(
         {.name = name,
@@ -73,7 +73,7 @@ TrainingPoint TrainingCheckpoint::load() const {
     const auto entry = file.tensors().find(name);
     if (entry == file.tensors().end() || entry->second.type != TensorType::f32 ||
         entry->second.shape != tensor.sizes().vec()) {
-      refuse(path_, name, "no float32 tensor of the training's size", "the optimiser's state");
+      refuse(path_, name, "not a float32 tensor of the training's size", "the optimiser's state");
     }
     at::Tensor values = at::empty(tensor.sizes(), at::TensorOptions(at::kFloat));
     file.read(entry->second, {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()});

@@ -94,7 +94,8 @@ GateFile read_dms_gate(const std::filesystem::path& folder, const GateDims& know
   if (separate) gate.config.norm_eps = model.number_or("rms_norm_eps", gate.config.norm_eps, 1e-12, 0.1);
   gate.config.per_layer = read_per_layer(model);
   if (model.boolean_or("dms_disable_eviction", false)) {
-    refuse(model_path.string(), "dms_disable_eviction", "true: the model evicts nothing", "a model with its gates on");
+    refuse(model_path.string(), "dms_disable_eviction", "true: the model's gates are switched off",
+           "a model whose gates are on");
   }
   const std::int64_t n_heads = model.integer("num_attention_heads", 1, kMaxSize);
   gate.dims = {.n_layers = model.integer("num_hidden_layers", 1, 4096),
@@ -108,7 +109,7 @@ GateFile read_dms_gate(const std::filesystem::path& folder, const GateDims& know
     const nlohmann::json json = read_json(path);
     const JsonObject top(json, path.string());
     if (top.has("sidecar")) {
-      refuse(path.string(), "sidecar", "a gate in a file of its own", "the model's own query channel",
+      refuse(path.string(), "sidecar", "a gate in a separate file", "the model's own query channel",
              "write gate_mapping.json for it (docs/reference/gates.md)");
     }
     const bool nested = top.has("config");

@@ -83,16 +83,17 @@ std::vector<std::string> duo_losses(const HeadChoice& choice) {
   }
   if (least == per_layer && most == per_layer) return {};
   return {"layers have " + std::to_string(least) + " to " + std::to_string(most) +
-          " global heads: HeadKV-SGLang asked for a ratio would take " + std::to_string(per_layer) +
-          " of each layer; ask it for none, so that it takes the threshold of config.json"};
+          " global heads: with a ratio, HeadKV-SGLang would take " + std::to_string(per_layer) +
+          " in each layer; run it without a ratio, so that it uses the threshold in config.json"};
 }
 
 DuoConfig read_duo_config(const std::filesystem::path& folder) {
   std::error_code error;
   if (!std::filesystem::exists(folder / kConfig, error) && std::filesystem::exists(folder / kTable, error))
-    throw Error({.file = (folder / kTable).string(),
-                 .found = "no config.json beside it",
-                 .expected = R"(one with the tokens that its local heads see, {"sink_size": 64, "recent_size": 256})"});
+    throw Error(
+        {.file = (folder / kTable).string(),
+         .found = "no config.json next to it",
+         .expected = R"(one that gives the tokens its local heads see, {"sink_size": 64, "recent_size": 256})"});
   return read_config(folder / kConfig);
 }
 
@@ -134,14 +135,14 @@ std::vector<std::string> warnings_of(const HeadSelection& selection, const std::
     }
     if (selection.tied.size() > kMostNamed)
       names += " and " + std::to_string(selection.tied.size() - kMostNamed) + " more";
-    warnings.push_back("heads " + names + " (layer.head) " + equal + ", and only " +
+    warnings.push_back("heads " + names + " (layer.head) " + equal + ", but only " +
                        std::to_string(selection.n_tied_chosen) + " of them are global: the first ones");
   }
   for (const std::string& kind : selection.thresholded) {
     if (const auto gate = gate_kind_of(kind); !gate || scores_have_common_zero(*gate)) continue;
     warnings.push_back("the scores of " + kind +
-                       " have no common zero: one threshold for all heads says how dense a head is only beside its own "
-                       "offset; take a gate whose scores have one (sp_kv, wg_kv, dms, kvzap)");
+                       " are not comparable across heads, so one threshold does not show which heads are dense; use "
+                       "a gate whose scores are (sp_kv, wg_kv, dms, kvzap)");
   }
   return warnings;
 }

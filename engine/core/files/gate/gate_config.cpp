@@ -87,20 +87,21 @@ void check_together(const GateConfig& c, const JsonObject& json) {
   const auto fail = [&](const char* key, std::string found, std::string expected) {
     throw Error({.file = json.file(), .where = key, .found = std::move(found), .expected = std::move(expected)});
   };
-  if (c.kernel % 2 == 0) fail("kernel", std::to_string(c.kernel), "an odd number: as many tokens before as behind");
+  if (c.kernel % 2 == 0)
+    fail("kernel", std::to_string(c.kernel), "an odd number: the same number of tokens before and after");
   if (c.kernel > 1 && c.kind != GateKind::sp_kv) {
     fail("kernel", std::to_string(c.kernel), std::string("1: ") + name_of(c.kind) + " has no convolution");
   }
   if (c.kernel > 1 && c.delay != c.kernel / 2) {
     fail("delay", std::to_string(c.delay),
-         std::to_string(c.kernel / 2) + ", what a kernel of " + std::to_string(c.kernel) + " sees behind a token");
+         std::to_string(c.kernel / 2) + ", what a kernel of " + std::to_string(c.kernel) + " sees after a token");
   }
   if (c.delay > c.window) {
     fail("delay", "a delay of " + std::to_string(c.delay) + " tokens in a window of " + std::to_string(c.window),
-         "a score that exists when the token leaves the window");
+         "a score that exists by the time the token leaves the window");
   }
   if (c.kind == GateKind::kvpop_mlstm && c.sigmoid) {
-    fail("sigmoid", "true", "false: the mLSTM's score has none, KVpop's decay is added to it as it is");
+    fail("sigmoid", "true", "false: the mLSTM's score has no sigmoid; KVpop's decay is added to it directly");
   }
   if (c.n_hidden > 0 && c.kind != GateKind::sp_kv && !has_hidden_layer(c)) {
     fail("n_hidden", std::to_string(c.n_hidden), std::string("0: ") + name_of(c.kind) + " has no hidden layer");
@@ -171,7 +172,7 @@ GateConfig read_gate_config(const JsonObject& json, const std::set<std::string>&
   });
   for (const auto& [key, value] : json.raw().items()) {
     if (known.contains(key)) continue;
-    refuse(json.file(), escape_for_terminal(key, 60), "a key that gates do not have",
+    refuse(json.file(), escape_for_terminal(key, 60), "an unknown key",
            "a number of gates; see docs/reference/gates.md");
   }
   if (config.kernel > 1 && !json.has("delay")) config.delay = config.kernel / 2;
@@ -184,7 +185,7 @@ void check_kernel(const GateConfig& config, const std::string& file) {
   throw Error({.file = file,
                .where = "kernel",
                .found = std::to_string(config.kernel) + " in a predictor without a hidden layer",
-               .expected = "1, or n_hidden units for the convolution to go over"});
+               .expected = "1, or n_hidden units for the convolution"});
 }
 
 nlohmann::ordered_json gate_config_json(const GateConfig& config) {

@@ -69,9 +69,9 @@ class Mapping {
   std::vector<std::string> list(const char* key) const {
     std::vector<std::string> out;
     if (!json_.contains(key)) return out;
-    if (!json_[key].is_array()) fail(key, "no list", "a list of texts");
+    if (!json_[key].is_array()) fail(key, "not a list", "a list of texts");
     for (const auto& item : json_[key]) {
-      if (!item.is_string()) fail(key, "an item that is no text", "a list of texts");
+      if (!item.is_string()) fail(key, "an item that is not a text", "a list of texts");
       out.push_back(item.get<std::string>());
     }
     return out;
@@ -92,7 +92,7 @@ class Mapping {
       if (!in_specs(key)) fail("tensors." + escape_for_terminal(key, 40), "no tensor of this kind", list_of(specs));
     }
     for (const std::string& name : transpose_) {
-      if (!names_.contains(name)) fail("transpose", in_quotes(name, 40), "names that stand in \"tensors\"");
+      if (!names_.contains(name)) fail("transpose", in_quotes(name, 40), "names listed in \"tensors\"");
     }
     for (const GateTensorSpec& spec : specs) {
       if (spec.name[0] != 'b' && !names_.contains(spec.name)) {
@@ -115,7 +115,7 @@ class Mapping {
       const std::filesystem::path path(name);
       bool leads_out = name.empty() || path.is_absolute() || name.find('\0') != name.npos;
       for (const auto& part : path) leads_out = leads_out || part == "..";
-      if (leads_out) fail("files", in_quotes(name) + " leads out of the folder", "a file in it");
+      if (leads_out) fail("files", in_quotes(name) + " points outside the folder", "a file inside it");
       out.push_back(folder_ / path);
     }
     if (out.empty()) fail("files", "missing or empty", "the weights' files");

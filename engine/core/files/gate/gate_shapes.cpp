@@ -146,7 +146,7 @@ void GateSizes::check(const std::string& letters, const std::vector<std::int64_t
   }
   if (!fits) {
     refuse(file, tensor, "shape " + show_shape(found), show(letters),
-           "the gate was made for another model, or is of another kind");
+           "the gate is for another model, or of another kind");
   }
   *this = now;
 }
@@ -177,7 +177,7 @@ void check_dims(const GateDims& found, const GateDims& known, const std::string&
   const auto check = [&](const char* what, std::int64_t a, std::int64_t b) {
     if (a == 0 || b == 0 || a == b) return;
     refuse(file, "", std::string("a gate of ") + what + " " + std::to_string(a),
-           std::to_string(b) + ", as the model has", "the gate was made for another model");
+           std::to_string(b) + ", as the model has", "the gate is for another model");
   };
   check("n_layers", found.n_layers, known.n_layers);
   check("n_kv_heads", found.n_kv_heads, known.n_kv_heads);

@@ -113,7 +113,7 @@ void check_shape(const HeadFile& heads, const HeadShape& model, const std::strin
 }
 
 void check_layers(std::size_t n_found, const HeadShape& model, const std::string& file, const std::string& where) {
-  if (n_found == 0) refuse(file, where, "an empty list", "an entry a layer");
+  if (n_found == 0) refuse(file, where, "an empty list", "one entry per layer");
   if (model.n_layers == 0 || n_found == static_cast<std::size_t>(model.n_layers)) return;
   refuse(file, where, std::to_string(n_found) + " layers", std::to_string(model.n_layers) + ", as the model has");
 }

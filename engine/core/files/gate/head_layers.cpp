@@ -33,8 +33,8 @@ std::vector<bool> whole_layers(const HeadSelection& heads, std::string_view form
                    .file = std::string(format),
                    .where = "layer " + std::to_string(layer),
                    .found = std::to_string(n) + " of " + std::to_string(heads.n_kv_heads) + " heads are global",
-                   .expected = "all or none: the format knows whole layers",
-                   .hint = "strategy a or b, or duo:, headkv: or json:, which keep heads apart"});
+                   .expected = "all or none: this format stores whole layers only",
+                   .hint = "strategy a or b, or duo:, headkv: or json:, which store single heads"});
     full.push_back(n != 0);
   }
   return full;
@@ -66,7 +66,7 @@ int kv_heads(const JsonObject& config, const HeadShape& model) {
 
 const json& list_of(const json& config, const std::string& file, const char* key) {
   const auto found = config.is_object() ? config.find(key) : config.end();
-  if (found == config.end() || !found->is_array()) refuse(file, key, "missing, or no list", "an entry a layer");
+  if (found == config.end() || !found->is_array()) refuse(file, key, "missing, or not a list", "one entry per layer");
   return *found;
 }
 
@@ -83,8 +83,8 @@ std::vector<FileToWrite> write_layer_types(const HeadChoice& choice, const std::
 
 std::vector<std::string> layer_types_losses(const HeadChoice& choice) {
   if (choice.sizes.n_sink == 0) return {};
-  return {"sliding layers of Hugging Face keep no sinks: the first " + std::to_string(choice.sizes.n_sink) +
-          " tokens are lost there"};
+  return {"sliding layers of Hugging Face have no sinks: the first " + std::to_string(choice.sizes.n_sink) +
+          " tokens are not kept there"};
 }
 
 HeadFile read_layer_types(const std::filesystem::path& path, const HeadShape& model) {
@@ -102,7 +102,7 @@ HeadFile read_layer_types(const std::filesystem::path& path, const HeadShape& mo
   }
   const JsonObject config(found, file);
   if (!config.boolean_or("use_sliding_window", true))
-    refuse(file, "use_sliding_window", "false", "true: without it there is no window, and every layer is full");
+    refuse(file, "use_sliding_window", "false", "true: otherwise there is no window and every layer is full");
   HeadFile heads{.selection = of_layers(full, kv_heads(config, model)),
                  .threshold = 0.5,
                  .n_sink = 0,
@@ -119,8 +119,8 @@ std::vector<FileToWrite> write_block_configs(const HeadChoice& choice, const std
     throw Error({.code = ExitCode::usage,
                  .file = "block",
                  .where = "n_heads_in_group",
-                 .found = "a model whose query heads are not known",
-                 .expected = "runs or a model that say how many there are"});
+                 .found = "a model with an unknown number of query heads",
+                 .expected = "runs or a model that give the number"});
   const int n_sink = choice.sizes.n_sink;
   nlohmann::ordered_json blocks = nlohmann::ordered_json::array();
   for (const bool full : whole_layers(choice.selection, "block")) {
@@ -178,7 +178,8 @@ HeadFile read_block_configs(const std::filesystem::path& path, const HeadShape& 
     const Block block = read_block(entry, file, where);
     if (common.group_size != 0 && block.group_size != common.group_size)
       refuse(file, where + ".attention.n_heads_in_group", std::to_string(block.group_size),
-             std::to_string(common.group_size) + ", as in the layers before: one number of KV heads in all layers");
+             std::to_string(common.group_size) +
+                 ", as in the layers before: all layers must have the same number of KV heads");
     common.group_size = block.group_size;
     full.push_back(block.window == 0);
     if (block.window == 0) continue;
@@ -186,7 +187,7 @@ HeadFile read_block_configs(const std::filesystem::path& path, const HeadShape& 
       refuse(file, where + ".attention.window_length",
              std::to_string(block.window) + " with " + std::to_string(block.n_sink) + " sinks",
              std::to_string(common.window) + " with " + std::to_string(common.n_sink) +
-                 ", as in the layers before: local heads have one window here");
+                 ", as in the layers before: all local heads must have the same window");
     common.window = block.window, common.n_sink = block.n_sink;
   }
   if (n_heads % common.group_size != 0)

@@ -103,8 +103,8 @@ std::vector<FileToWrite> write_headkv(const HeadChoice& choice, const fs::path& 
   };
   const HeadSelection& heads = choice.selection;
   if (choice.group_size < 1)
-    refuse_choice("query heads", "a model whose query heads are not known",
-                  "runs or a model that say how many there are");
+    refuse_choice("query heads", "a model with an unknown number of query heads",
+                  "runs or a model that give the number");
   if (heads.n_selected() == 0) refuse_choice("heads", "none is global", "at least one: HeadKV divides by their sum");
   std::string line = "{";
   for (int layer = 0; layer < heads.n_layers; ++layer) {
@@ -118,15 +118,16 @@ std::vector<FileToWrite> write_headkv(const HeadChoice& choice, const fs::path& 
 }
 
 std::vector<std::string> headkv_losses(const HeadChoice& choice) {
-  return {"a file of HeadKV has neither sinks nor a window: say " + std::to_string(choice.sizes.n_sink) + " and " +
-          std::to_string(choice.sizes.window) + " where it is read; its local heads keep a share of the budget"};
+  return {"a HeadKV file has neither sinks nor a window: give " + std::to_string(choice.sizes.n_sink) + " and " +
+          std::to_string(choice.sizes.window) + " when you read it; its local heads keep a share of the budget"};
 }
 
 HeadFile read_headkv(const fs::path& path, const HeadShape& model) {
   const QueryHeads found = read_query_heads(path);
   const std::string file = path.string();
   if (model.n_kv_heads == 0 || model.n_heads == 0)
-    refuse(file, "", "scores of query heads", "a model that says how many share a KV head", "name the model");
+    refuse(file, "", "scores of query heads", "a model that gives the number of query heads per KV head",
+           "name the model");
   if (found.n_heads != model.n_heads || found.n_layers != model.n_layers)
     refuse(file, "", std::to_string(found.n_layers) + " x " + std::to_string(found.n_heads) + " heads",
            std::to_string(model.n_layers) + " x " + std::to_string(model.n_heads) +

@@ -26,7 +26,7 @@ std::vector<float> parse_row(std::string_view line, const std::string& file, int
       refuse(file, where, in_quotes(cell, 40), "a number");
     row.push_back(static_cast<float>(std::clamp(value, 0.0, 1.0)));
     if (row.size() > kMaxSide)
-      throw Error({.file = file, .where = where, .found = "more than 4096 columns", .expected = "one a KV head"});
+      throw Error({.file = file, .where = where, .found = "more than 4096 columns", .expected = "one per KV head"});
     if (tab == std::string_view::npos) return row;
     line.remove_prefix(tab + 1);
   }
@@ -61,9 +61,9 @@ HeadTable parse_head_table(std::string_view text, const std::string& file) {
              std::to_string(table.n_kv_heads) + ", as in the first line");
     table.values.insert(table.values.end(), row.begin(), row.end());
     if (++table.n_layers > static_cast<int>(kMaxSide))
-      throw Error({.file = file, .found = "more than 4096 rows", .expected = "one a layer"});
+      throw Error({.file = file, .found = "more than 4096 rows", .expected = "one per layer"});
   }
-  if (table.n_layers == 0) throw Error({.file = file, .found = "an empty file", .expected = "one row a layer"});
+  if (table.n_layers == 0) throw Error({.file = file, .found = "an empty file", .expected = "one row per layer"});
   return table;
 }
 

@@ -59,7 +59,7 @@ json facts_of(const HeadOrigin& origin, const std::filesystem::path& path) {
   if (origin.facts.empty()) return json::object();
   json facts = parse_json(origin.facts, path.string());
   if (!facts.is_object())
-    throw Error({.code = ExitCode::internal, .file = path.string(), .where = "facts", .found = "no JSON object"});
+    throw Error({.code = ExitCode::internal, .file = path.string(), .where = "facts", .found = "not a JSON object"});
   return facts;
 }
 
@@ -73,7 +73,7 @@ class Reader {
                                                 "policies", "signal",  "value",       "spread",        "facts"};
     for (const auto& [key, value] : found.items())
       if (!kKeys.contains(key))
-        refuse(object_.file(), in_quotes(key, 40), "a key that is not known", "see docs/reference/head-files.md");
+        refuse(object_.file(), in_quotes(key, 40), "an unknown key", "see docs/reference/head-files.md");
   }
 
   const JsonObject& object() const { return object_; }
@@ -85,10 +85,10 @@ class Reader {
     if (!object_.has(key)) return values;
     const json& rows = object_.raw()[key];
     if (rows.is_array() && rows.empty()) return values;
-    if (!rows.is_array() || rows.size() > kMaxSide) fail(key, "no table", "a row a layer");
+    if (!rows.is_array() || rows.size() > kMaxSide) fail(key, "not a table", "a row per layer");
     for (const json& row : rows) {
       if (!row.is_array() || row.empty() || row.size() > kMaxSide)
-        fail(key, "a row that is no list", "a number a head");
+        fail(key, "a row that is not a list", "a number per head");
       if (heads.n_kv_heads == 0) heads.n_kv_heads = static_cast<int>(row.size());
       if (row.size() != static_cast<std::size_t>(heads.n_kv_heads))
         fail(key, "a row of " + std::to_string(row.size()), std::to_string(heads.n_kv_heads) + ", as in the first");
@@ -182,14 +182,14 @@ HeadFile read_heads_json(const std::filesystem::path& path, const HeadShape& mod
   const json found = read_json(path);
   if (!found.is_object() || !found.contains("format"))
     refuse(path.string(), "format", "missing", kHeadsFormat,
-           "formats are duo:, headkv:, hf:, block:, kvzip: and rlkv: too");
+           "other formats are duo:, headkv:, hf:, block:, kvzip: and rlkv:");
   const Reader reader(found, path.string());
   HeadSelection heads;
   for (const double value : reader.table("full", heads)) {
     if (value != 0 && value != 1) reader.fail("full", "a value that is neither 0 nor 1", "1 for a global head");
     heads.full.push_back(static_cast<float>(value));
   }
-  if (heads.full.empty()) reader.fail("full", "missing", "a row a layer");
+  if (heads.full.empty()) reader.fail("full", "missing", "a row per layer");
   if (const int n = reader.integer("selected", 0, heads.n_heads()); n != heads.n_selected())
     reader.fail("selected", std::to_string(n), std::to_string(heads.n_selected()) + ", the ones of full");
   heads.rule = reader.object().text_or("rule", "file");

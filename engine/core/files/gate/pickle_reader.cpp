@@ -42,7 +42,7 @@ class Machine {
       budget_.add_element(over());
       step(take(1)[0]);
     }
-    if (at_ != bytes_.size()) fail(std::to_string(bytes_.size() - at_) + " bytes behind STOP", "the end of data.pkl");
+    if (at_ != bytes_.size()) fail(std::to_string(bytes_.size() - at_) + " bytes after STOP", "the end of data.pkl");
     return std::move(out_);
   }
 
@@ -229,7 +229,7 @@ void Machine::global() {
   const bool storage = std::find(std::begin(kStorages), std::end(kStorages), name) != std::end(kStorages);
   if (!storage && name != kOrderedDict && name != kTensor && name != kParameter) {
     if (module == "torch" && name.ends_with("Storage")) {
-      fail(escape_for_terminal(name, 80) + " holds a type that gates do not have",
+      fail(escape_for_terminal(name, 80) + " holds a type that gates do not use",
            "torch FloatStorage, HalfStorage or BFloat16Storage", kConvert);
     }
     fail("global " + in_quotes(name, 80) + " is not allowed in a gate checkpoint", "a dict of tensors", kConvert);

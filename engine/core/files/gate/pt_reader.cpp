@@ -49,7 +49,7 @@ class TensorReader {
     std::vector<std::int64_t> out;
     for (const std::uint32_t item : at(place).items) {
       const PickleValue& value = at(item);
-      if (value.kind != Kind::integer) fail(std::string("a ") + what + " that is no integer", "integers");
+      if (value.kind != Kind::integer) fail(std::string("a ") + what + " that is not an integer", "integers");
       if (value.integer < 0) fail(std::string(what) + " " + std::to_string(value.integer), "0 or more");
       out.push_back(value.integer);
     }
@@ -67,7 +67,7 @@ class TensorReader {
     if (n_stored < 0 || __builtin_mul_overflow(n_stored, item_bytes, &bytes) ||
         static_cast<std::uint64_t>(bytes) != entry->second.size) {
       fail("a storage of " + std::to_string(n_stored) + " elements of " + tensor.type_name,
-           "as many as its record of " + std::to_string(entry->second.size) + " bytes holds");
+           "as many as fit in its record of " + std::to_string(entry->second.size) + " bytes");
     }
   }
 
@@ -158,7 +158,7 @@ PtFile PtFile::open_archive(const std::filesystem::path& path) {
   PtFile file(ZipFile::open(path));
   check_archive(file.zip_);
   if (!file.zip_.has_checksums())
-    file.warnings_.push_back("not every record has a checksum: damage would not be noticed");
+    file.warnings_.push_back("not every record has a checksum, so damage may go unnoticed");
   return file;
 }
 
@@ -182,7 +182,8 @@ PtFile PtFile::open(const std::filesystem::path& path) {
   for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
     const PickleValue& key = pickle.values[root.items[i]];
     if (key.kind != Kind::text) {
-      throw Error({.file = path.string(), .where = "data.pkl", .found = "a key that is no text", .expected = "names"});
+      throw Error(
+          {.file = path.string(), .where = "data.pkl", .found = "a key that is not a text", .expected = "names"});
     }
     const TensorReader reader(pickle, zip, key.text);
     if (!file.tensors_.emplace(key.text, reader.read(pickle.values[root.items[i + 1]])).second) {

@@ -41,7 +41,7 @@ void refuse_other_parts(const GateSource& source) {
     const std::string part = name.substr(at + sizeof kPredictor - 1);
     if (std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) { return part == row.file_name; }))
       continue;
-    refuse(item.file, name, "a part of the gate that is not known", "pre_key_norm, post_key_norm, conv1 and conv2",
+    refuse(item.file, name, "an unknown part of the gate", "pre_key_norm, post_key_norm, conv1 and conv2",
            part.starts_with("value_norm") ? "gates that read values too are not supported" : "");
   }
 }

@@ -70,7 +70,7 @@ class Opener {
       : path_(path), file_(file), size_(size) {}
 
   void check_first_bytes() const {
-    if (size_ == 0) refuse("", "empty file", "a .pt file", "the download did not begin; download it again");
+    if (size_ == 0) refuse("", "empty file", "a .pt file", "the download did not start; download it again");
     const std::string head = read(0, std::min<std::uint64_t>(size_, 512));
     if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return;
     if (head.size() > 262 && std::string_view(head).substr(257, 5) == "ustar") {
@@ -118,7 +118,7 @@ class Opener {
     std::size_t at = 0;
     for (std::uint64_t i = 0; i < directory.n_entries; ++i) read_central(bytes, at, entries);
     if (at != bytes.size()) {
-      refuse("directory", std::to_string(bytes.size() - at) + " bytes behind its last entry", "none");
+      refuse("directory", std::to_string(bytes.size() - at) + " bytes after its last entry", "none");
     }
     for (auto& [name, entry] : entries) find_data(name, entry, directory.begin);
     check_overlaps(entries);
@@ -135,7 +135,7 @@ class Opener {
     if (at == std::string::npos || bytes.size() - at < kEndBytes) {
       refuse("", "no end record of a ZIP archive", "one", "the file was cut short; download it again");
     }
-    refuse("end record", std::to_string(bytes.size() - at - kEndBytes) + " bytes of comment or foreign data behind it",
+    refuse("end record", std::to_string(bytes.size() - at - kEndBytes) + " bytes of comment or foreign data after it",
            "the end of the file");
   }
 
@@ -176,14 +176,13 @@ class Opener {
   void read_central(const std::string& bytes, std::size_t& at, std::map<std::string, ZipEntry>& entries) {
     budget_.add_element(over());
     if (bytes.size() - at < kCentralBytes || u32(bytes, at) != kCentralHeader) {
-      refuse("directory", "no entry at its byte " + std::to_string(at),
-             "one for each of the number that the end record has");
+      refuse("directory", "no entry at its byte " + std::to_string(at), "as many as the end record gives");
     }
     const std::uint16_t flags = u16(bytes, at + 8), method = u16(bytes, at + 10);
     const std::size_t name_size = u16(bytes, at + 28), extra_size = u16(bytes, at + 30),
                       comment_size = u16(bytes, at + 32);
     if (bytes.size() - at - kCentralBytes < name_size + extra_size + comment_size) {
-      refuse("directory", "an entry that passes its end", "names within it");
+      refuse("directory", "an entry that runs past its end", "names within it");
     }
     const std::string name = bytes.substr(at + kCentralBytes, name_size);
     check_name(name);
@@ -247,7 +246,7 @@ class Opener {
     if (entry.begin > limit || entry.size > limit - entry.begin) past();
     budget_.add_bytes(name_size, over());
     if (read(entry.header + kLocalBytes, name_size) != name) {
-      refuse(name, "another name in the local header", "the directory's");
+      refuse(name, "a different name in the local header", "the directory's");
     }
     if (u16(header, 8) != 0) refuse(name, "compressed entry by its local header", "stored data");
     for (const std::size_t at : {18, 22}) {
@@ -267,7 +266,7 @@ class Opener {
     for (std::size_t i = 1; i < order.size(); ++i) {
       const ZipEntry& before = order[i - 1]->second;
       if (order[i]->second.header >= before.begin + before.size) continue;
-      refuse(order[i]->first, "an overlap with " + escape_for_terminal(order[i - 1]->first, 80), "data of its own");
+      refuse(order[i]->first, "an overlap with " + escape_for_terminal(order[i - 1]->first, 80), "separate data");
     }
   }
 
@@ -305,7 +304,7 @@ std::string ZipFile::read(const std::string& name) const {
   const ZipEntry& entry = entries_.at(name);
   std::string bytes = read_at(file_, entry.begin, entry.size, path_);
   if (entry.crc != 0 && entry.crc != crc32(bytes)) {
-    refuse(path_.string(), root_ + "/" + name, "CRC-32 of the data is wrong", "what the directory says",
+    refuse(path_.string(), root_ + "/" + name, "CRC-32 of the data is wrong", "the value in the directory",
            "the file was damaged; download it again");
   }
   return bytes;

@@ -22,14 +22,14 @@ void read_unknown(BpeModel& model, const TokenizerJson& spec, const TokenIds& id
   if (model.every_byte) return;
   if (!spec.unk_token) {
     refuse(file, "model.vocab", "no token for byte " + std::to_string(missing - std::begin(model.byte_ids)),
-           "all 256 bytes, or model.unk_token for those without");
+           "all 256 bytes, or model.unk_token for the missing ones");
   }
   model.unknown = id_or_none(ids, *spec.unk_token);
   if (model.unknown < 0) {
     refuse(file, "model.unk_token", in_quotes(*spec.unk_token) + " is not in the vocabulary", "a token");
   }
   if (!model.of_characters && spec.byte_fallback) {
-    refuse(file, "model.byte_fallback", "true, and ByteLevel's tokens are not all there", "false");
+    refuse(file, "model.byte_fallback", "true, but some of ByteLevel's tokens are missing", "false");
   }
 }
 
@@ -77,7 +77,7 @@ TokenIds token_ids(const TokenizerJson& spec, const std::string& file) {
   std::vector<bool> taken;
   for (const auto& [token, id] : spec.vocab) {
     if (taken.size() <= static_cast<std::size_t>(id)) taken.resize(static_cast<std::size_t>(id) + 1);
-    if (taken[id]) refuse(file, "model.vocab." + token, "id " + std::to_string(id) + " again", "every id once");
+    if (taken[id]) refuse(file, "model.vocab." + token, "id " + std::to_string(id) + " twice", "every id once");
     taken[id] = true;
     ids.emplace(token, id);
   }

@@ -15,8 +15,8 @@ constexpr std::size_t kMaxConfigBytes = 16u << 20, kMaxTemplateBytes = 1u << 20;
 /// A reason may quote a tag of any length.
 std::string cut(std::string_view reason) { return escape_for_terminal(reason, 160); }
 
-constexpr const char* kNotKnown = "a template that is not known: ";
-constexpr const char* kHint = "raw text needs none: --raw, or no --chat";
+constexpr const char* kNotKnown = "an unsupported template: ";
+constexpr const char* kHint = "raw text needs no template: use --raw, or leave out --chat";
 
 struct FoundTemplate {
   std::string text;
@@ -140,10 +140,10 @@ void ChatTemplate::check(std::span<const ChatMessage> messages, const ChatOption
                         *options.thinking == (format_->thinking == ChatFormat::Thinking::always);
   if (!possible) {
     usage("thinking", *options.thinking ? "on" : "off",
-          "nothing: in " + format_->name + "'s conversation there is no choice");
+          "nothing: " + format_->name + "'s chat template has no such choice");
   }
   if (!options.date.empty() && !format_->has_date) {
-    usage("date", in_quotes(options.date), "nothing: " + format_->name + "'s conversation has no date");
+    usage("date", in_quotes(options.date), "nothing: " + format_->name + "'s chat template has no date");
   }
 }
 
@@ -152,10 +152,10 @@ std::vector<ChatPiece> ChatTemplate::write(std::span<const ChatMessage> messages
   try {
     return write_chat(*format_, messages, options);
   } catch (const TemplateProblem& problem) {
-    fail(file_, where_, kNotKnown + cut(problem.reason), "a template that it can follow");
+    fail(file_, where_, kNotKnown + cut(problem.reason), "a template that KVScope supports");
   } catch (const TemplateRaised& raised) {
-    fail(file_, where_, "the template refuses this conversation: " + in_quotes(raised.message),
-         "a conversation that the model was made for");
+    fail(file_, where_, "the template rejects this conversation: " + in_quotes(raised.message),
+         "a conversation that the model supports");
   }
 }
 
@@ -171,8 +171,9 @@ std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer, std::
   for (const ChatPiece& piece : write(messages, options)) {
     for (const std::string& frame : piece.frame) {
       if (tokenizer.encode(frame) == tokenizer.encode_typed(frame)) continue;
-      fail(file_, where_, "the template writes " + in_quotes(frame) + ", in which the tokenizer has tokens",
-           "no markup but that of the families");
+      fail(file_, where_,
+           "the template writes " + in_quotes(frame) + ", which contains special tokens of the tokenizer",
+           "only markup of the supported model families");
     }
     if (!piece.markup) {
       const std::vector<std::int32_t> more = tokenizer.encode_typed(piece.text, ids.empty());

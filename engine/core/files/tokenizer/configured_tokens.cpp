@@ -51,7 +51,7 @@ json TokenizerFiles::read(const char* name) const {
     const JsonObject check(found, path(name));
     return found;
   } catch (const Error& failure) {
-    warnings_.push_back(std::string(failure.what()) + "; tokens that only this file names stay text");
+    warnings_.push_back(std::string(failure.what()) + "; tokens listed only in this file stay text");
     return json::object();
   }
 }

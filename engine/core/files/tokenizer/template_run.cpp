@@ -126,7 +126,7 @@ class Runner {
   }
 
   void print(const Value& value) {
-    if (!value.is_text() && !value.is(Kind::undefined)) throw TemplateProblem{"what is printed is no text"};
+    if (!value.is_text() && !value.is(Kind::undefined)) throw TemplateProblem{"the printed value is not text"};
     spend(value.text.text.size());
     out_.text += value.text;
   }
@@ -139,13 +139,13 @@ class Runner {
       return;
     }
     const Value space = look_up(node.name);
-    if (!space.is(Kind::space)) throw TemplateProblem{"a field of what is no namespace"};
+    if (!space.is(Kind::space)) throw TemplateProblem{"a field of something that is not a namespace"};
     (*space.space)[node.attribute] = std::move(value);
   }
 
   void loop(const Node& node) {
     const Value over = value_of(node.value);
-    if (!over.is(Kind::messages) || !node.is_plain) throw TemplateProblem{"a loop over other things than messages"};
+    if (!over.is(Kind::messages) || !node.is_plain) throw TemplateProblem{"a loop over something other than messages"};
     Value state;
     state.kind = Kind::loop;
     state.messages = over.messages;

@@ -36,17 +36,17 @@ bool equal(const Value& a, const Value& b) {
 }
 
 bool contains(const Value& all, const Value& one) {
-  if (!one.is_text()) unknown("in, of what is no text");
+  if (!one.is_text()) unknown("in, with a left side that is not text");
   if (all.is_text()) return all.text.text.find(one.text.text) != std::string::npos;
   if (all.is(Kind::message)) return one.text.text == "role" || one.text.text == "content";
-  if (!all.is(Kind::list)) unknown("in, with what is neither text, list nor message");
+  if (!all.is(Kind::list)) unknown("in, with a right side that is not a text, list or message");
   return std::any_of(all.list.begin(), all.list.end(), [&](const Value& item) { return equal(item, one); });
 }
 
 /// Python's, for a list of `size`: -1 is the last.
 std::size_t bound(const Value& value, std::size_t size, std::size_t missing) {
   if (value.is(Kind::none)) return missing;
-  if (!value.is(Kind::number)) unknown("a slice by what is no number");
+  if (!value.is(Kind::number)) unknown("a slice whose bound is not a number");
   const long n = static_cast<long>(size), at = value.number < 0 ? value.number + n : value.number;
   return static_cast<std::size_t>(std::clamp(at, 0L, n));
 }
@@ -102,7 +102,7 @@ bool TemplateValue::truth() const {
     case Kind::message:
       return true;
     default:
-      unknown("the truth of a namespace or loop");
+      unknown("a namespace or loop as a condition");
   }
 }
 
@@ -124,11 +124,12 @@ Value TemplateValue::attribute(const std::string& name) const {
     if (name == "first" || name == "last") return of(number == (name == "first" ? 0 : size - 1));
     if (name == "length") return of(size);
   }
-  unknown("." + name + (is(Kind::undefined) ? " of what is not defined" : ""));
+  unknown("." + name + (is(Kind::undefined) ? " of something undefined" : ""));
 }
 
 Value TemplateValue::at(const Value& index) const {
-  if (!index.is(Kind::number) || !(is(Kind::messages) || is(Kind::list))) unknown("[...] of what is no list");
+  if (!index.is(Kind::number) || !(is(Kind::messages) || is(Kind::list)))
+    unknown("[...] of something that is not a list");
   const long size = static_cast<long>(is(Kind::list) ? list.size() : messages->size());
   const long i = index.number < 0 ? index.number + size : index.number;
   if (i < 0 || i >= size) return {};
@@ -136,7 +137,7 @@ Value TemplateValue::at(const Value& index) const {
 }
 
 Value TemplateValue::slice(const Value& begin, const Value& end, const Value& step) const {
-  if (!is(Kind::messages)) unknown("a slice of what is no list of messages");
+  if (!is(Kind::messages)) unknown("a slice of something that is not a list of messages");
   Messages all = *messages;
   if (step.is(Kind::number) && step.number == -1 && begin.is(Kind::none) && end.is(Kind::none)) {
     std::reverse(all.begin(), all.end());
@@ -150,13 +151,13 @@ Value TemplateValue::slice(const Value& begin, const Value& end, const Value& st
 
 Value TemplateValue::call(const std::string& method, const std::vector<Value>& arguments) const {
   if (!is_text() || arguments.size() > 1) unknown("." + method + "()");
-  if (!arguments.empty() && !arguments[0].is_text()) unknown("." + method + "() with what is no text");
+  if (!arguments.empty() && !arguments[0].is_text()) unknown("." + method + "() with an argument that is not text");
   const bool has_text = !arguments.empty() && !arguments[0].text.text.empty();
   const std::string given = has_text ? arguments[0].text.text : "";
   if (method == "strip" || method == "lstrip" || method == "rstrip") {
     const bool ascii =
         std::all_of(given.begin(), given.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-    if (!ascii || has_text != !arguments.empty()) unknown("." + method + "() of such characters");
+    if (!ascii || has_text != !arguments.empty()) unknown("." + method + "() of these characters");
     return of(text.strip(method != "rstrip", method != "lstrip", given));
   }
   if (method == "split" && has_text) {
@@ -179,7 +180,7 @@ Value TemplateValue::filtered(const std::string& filter) const {
     return of(static_cast<long>(std::count_if(text.text.begin(), text.text.end(),
                                               [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; })));
   }
-  unknown("|" + filter + " of such a value");
+  unknown("|" + filter + " of this kind of value");
 }
 
 bool TemplateValue::passes(const std::string& test) const {
@@ -203,7 +204,7 @@ Value template_binary(const Value& a, const std::string& sign, const Value& b) {
   if (sign == "~") {
     TemplateText joined;
     for (const Value* v : {&a, &b}) {
-      if (!v->is_text() && !v->is(Kind::undefined)) unknown("~ of what is no text");
+      if (!v->is_text() && !v->is(Kind::undefined)) unknown("~ of something that is not text");
       joined += v->text;
     }
     return Value::of(std::move(joined));
@@ -216,7 +217,7 @@ Value template_binary(const Value& a, const std::string& sign, const Value& b) {
     if (sign == "<=") return Value::of(a.number <= b.number);
     if (sign == ">=") return Value::of(a.number >= b.number);
   }
-  unknown(sign + " of " + (a.is(Kind::undefined) || b.is(Kind::undefined) ? "what is not defined" : "such values"));
+  unknown(sign + " of " + (a.is(Kind::undefined) || b.is(Kind::undefined) ? "undefined values" : "these values"));
 }
 
 }  // namespace kvscope

@@ -23,7 +23,7 @@ class Reader : JsonStepReader {
     }
     const bool marks_twice = out_.normalizer.changes() && (!out_.of_characters || out_.metaspace.changes());
     if (marks_twice) {
-      fail("normalizer", "Prepend or Replace beside a pre_tokenizer is not supported", "either of them");
+      fail("normalizer", "Prepend or Replace together with a pre_tokenizer is not supported", "one of the two");
     }
     read_decoder();
     return out_;

@@ -86,9 +86,9 @@ void Tokenizer::Impl::warn_of_ids(const std::vector<AddedToken>& written, const 
             std::to_string(written[i].id) + " in the file and " + std::to_string(id) + " here";
   }
   if (n == 0) return;
-  if (n > 1) first += ", and so have " + std::to_string(n - 1) + " more another id";
+  if (n > 1) first += ", and " + std::to_string(n - 1) + " more ids differ";
   warnings.push_back(file + ": " + first +
-                     ": the tokenizers package, and transformers, number added tokens on from the vocabulary");
+                     ": the tokenizers package and transformers number added tokens after the vocabulary");
 }
 
 void Tokenizer::Impl::check_template(const std::string& file) const {

@@ -99,23 +99,24 @@ void warn_of_settings(const TokenizerFiles& files, const TokenizerJson& spec, st
     const auto wanted = says(key);
     if (!wanted || *wanted == has_any) return;
     warn(std::string(key) + ": " + (*wanted ? "true" : "false") + ", but the post_processor of tokenizer.json puts " +
-         (has_any ? "a token " : "none ") + where + " the text; it decides, as in transformers 5 and not in 4");
+         (has_any ? "a token " : "none ") + where +
+         " the text. tokenizer.json decides here, as in transformers 5 (not in 4)");
   };
   check("add_bos_token", "before", !spec.before.empty());
   check("add_eos_token", "after", !spec.after.empty());
   if (says("split_special_tokens").value_or(false))
-    warn("split_special_tokens: true is not followed: special tokens in a text are their ids");
+    warn("split_special_tokens: true is ignored: special tokens in a text become their ids");
   const bool puts_blank = spec.steps.add_prefix_space || spec.steps.normalizer.prefix != BlankRule::Prefix::none ||
                           spec.steps.metaspace.prefix != BlankRule::Prefix::none;
   if (const auto prefix = says("add_prefix_space"); prefix && *prefix != puts_blank) {
     warn(std::string("add_prefix_space: ") + (*prefix ? "true" : "false") +
-         ", but not so in tokenizer.json, which decides here");
+         ", but not in tokenizer.json, which decides here");
   }
   json others = json::object();
   for (const auto& [key, value] : config.items()) {
     if (!is_name_of_token(key)) others[key] = value;
   }
-  if (auto line = unread_keys(others, kKnown, files.path(files.kConfig), "ids may be others"))
+  if (auto line = unread_keys(others, kKnown, files.path(files.kConfig), "ids may differ"))
     warnings.push_back(std::move(*line));
 }
 
@@ -136,8 +137,8 @@ void add_configured_tokens(const std::filesystem::path& folder, const TokenizerJ
   if (other == vocabulary && cuts_like_qwen2(spec, files.config())) return;
   warnings.push_back(
       files.path(files.kConfig) +
-      ": tokenizer_class: transformers 5 makes Qwen2Tokenizer anew from the vocabulary, with other steps "
-      "or added tokens than tokenizer.json, whose are used here");
+      ": tokenizer_class: transformers 5 rebuilds Qwen2Tokenizer from the vocabulary, with other steps or added "
+      "tokens than tokenizer.json. KVScope uses those of tokenizer.json");
 }
 
 }  // namespace kvscope

@@ -44,7 +44,7 @@ class Reader : JsonStepReader {
     const JsonObject model(raw, file_, "model");
     if (const std::string type = model.text_or("type", "BPE"); type != "BPE") unsupported("model", type, "\"BPE\"");
     if (model.number_or("dropout", 0, 0, 1) != 0) {
-      fail("model.dropout", "not 0", "null: dropout makes the ids of a text random");
+      fail("model.dropout", "not 0", "null: with dropout the ids of a text are random");
     }
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       if (const std::string affix = model.text_or(key, ""); !affix.empty()) {
@@ -111,7 +111,7 @@ class Reader : JsonStepReader {
         fail(place, "neither a special token nor the one text", "{\"SpecialToken\": ...} or {\"Sequence\": ...}");
       }
     }
-    if (!after) fail(where + ".single", "no place for the text", "{\"Sequence\": ...}");
+    if (!after) fail(where + ".single", "no entry for the text", "{\"Sequence\": ...}");
   }
 
   void append_special(const json& raw, const std::string& name, const std::string& where,

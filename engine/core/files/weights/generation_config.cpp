@@ -73,7 +73,7 @@ class Reader {
     use("repetition_penalty", [&] { to.repetition_penalty = object_.number("repetition_penalty", 1e-6, 1e6); });
     use("eos_token_id",
         [&] { out_.eos_ids = token_ids(settings_, "eos_token_id", object_.file(), vocab_size_, out_.warnings); });
-    if (auto line = unread_keys(without_neutral(), kKnown, object_.file(), "a run here does not apply it"))
+    if (auto line = unread_keys(without_neutral(), kKnown, object_.file(), "KVScope does not apply it"))
       out_.warnings.push_back(std::move(*line));
   }
 
@@ -84,7 +84,7 @@ class Reader {
     try {
       read();
     } catch (const Error& error) {
-      out_.warnings.push_back(std::string(error.what()) + "; it is left out");
+      out_.warnings.push_back(std::string(error.what()) + "; ignored");
     }
   }
 
@@ -124,7 +124,7 @@ std::vector<std::int32_t> token_ids(const json& object, const char* key, const s
       ids.push_back(static_cast<std::int32_t>(id));
     } else {
       warnings.push_back(file + ": " + key + ": " + std::to_string(id) + "; expected an integer from 0 to " +
-                         std::to_string(vocab_size - 1) + "; it is left out");
+                         std::to_string(vocab_size - 1) + "; ignored");
     }
   }
   return ids;

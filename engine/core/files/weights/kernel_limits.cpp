@@ -22,11 +22,11 @@ void check_kernels(const ModelConfig& config, const std::string& file) {
   if (config.head_dim % kHeadDimStep != 0 || config.head_dim > kMaxHeadDim) {
     refuse(file, "head_dim", head_dim_of(config),
            "a multiple of " + std::to_string(kHeadDimStep) + " up to " + std::to_string(kMaxHeadDim) +
-               ": the attention kernels take no other");
+               ": the attention kernels support no other");
   }
   const auto check_row = [&](const char* field, std::int64_t row) {
     if (row <= kMaxProductRow) return;
-    refuse(file, field, std::to_string(row) + " numbers a row", "at most " + std::to_string(kMaxProductRow));
+    refuse(file, field, std::to_string(row) + " numbers per row", "at most " + std::to_string(kMaxProductRow));
   };
   check_row("intermediate_size", config.intermediate_size);
   check_row("num_attention_heads", std::int64_t{config.n_heads} * config.head_dim);
@@ -36,7 +36,7 @@ void check_cuda_kernels(const ModelConfig& config, const std::string& file) {
   if (cuda_takes(config.head_dim)) return;
   std::string list;
   for (const int dim : kCudaHeadDims) list += (list.empty() ? "" : ", ") + std::to_string(dim);
-  refuse(file, "head_dim", head_dim_of(config), "one of " + list + " on CUDA", "--device cpu runs it");
+  refuse(file, "head_dim", head_dim_of(config), "one of " + list + " on CUDA", "use --device cpu");
 }
 
 std::string devices_of(const ModelConfig& config) { return cuda_takes(config.head_dim) ? "cpu, cuda" : "cpu"; }

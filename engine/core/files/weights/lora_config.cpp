@@ -80,7 +80,7 @@ LoraConfig::LoraConfig(const nlohmann::json& json, const std::string& file) : fi
   if (!all_linear_) targets_ = modules(json, "target_modules");
   excluded_ = modules(json, "exclude_modules");
   if (targets_.names.empty() && !targets_.pattern && !all_linear_)
-    refuse(file, "target_modules", "none", "names of modules", "the adapter's card or its training script names them");
+    refuse(file, "target_modules", "none", "names of modules", "the adapter's card or training script lists them");
   read_layers(json);
   ranks_ = patterns(json, "rank_pattern", 1, true);
   alphas_ = patterns(json, "alpha_pattern", 0, false);
@@ -104,7 +104,7 @@ LoraConfig::Patterns LoraConfig::patterns(const nlohmann::json& json, const char
   Patterns patterns;
   const auto found = json.find(key);
   if (found == json.end() || found->is_null()) return patterns;
-  if (!found->is_object() || found->size() > kMostNames) refuse(file_, key, "no object of patterns", "an object");
+  if (!found->is_object() || found->size() > kMostNames) refuse(file_, key, "not an object of patterns", "an object");
   const double most = whole ? kMaxRank : kMaxAlpha;
   const JsonObject values(*found, file_, key);
   for (const auto& [pattern, value] : found->items()) {
@@ -127,14 +127,14 @@ void LoraConfig::read_layers(const nlohmann::json& json) {
       layers.insert(static_cast<int>(JsonObject(holder, file_).integer("layers_to_transform", 0, kMaxLayer)));
     }
     if (!list.empty()) layers_ = layers;
-    if (targets_.names.empty()) refuse(file_, "layers_to_transform", "set", "null beside a pattern of modules");
+    if (targets_.names.empty()) refuse(file_, "layers_to_transform", "set", "null together with a pattern of modules");
   }
   for (const std::string& name : layers_names_) {
     const bool plain = std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
     if (name.empty() || !plain) refuse(file_, "layers_pattern", in_quotes(name), "a plain name, such as layers");
   }
   if (!layers_names_.empty() && (found == json.end() || found->is_null()))
-    refuse(file_, "layers_pattern", "set", "layers_to_transform beside it");
+    refuse(file_, "layers_pattern", "set", "layers_to_transform with it");
 }
 
 bool LoraConfig::Modules::has(const std::string& module) const {
@@ -157,7 +157,7 @@ double LoraConfig::value(const Patterns& patterns, const char* key, const std::s
   for (const auto& [pattern, number] : patterns) {
     if (!pattern.matches(module)) continue;
     if (found && *found != number)
-      refuse(file_, key, "two values for " + in_quotes(module), "one", "write one pattern for these modules");
+      refuse(file_, key, "two values for " + in_quotes(module), "one", "use one pattern for these modules");
     found = number;
   }
   return found.value_or(fallback);

@@ -105,7 +105,8 @@ void LoraFile::check_values() const {
     if (odd == values.end()) continue;
     refuse(file_.path().string(), name,
            std::isfinite(*odd) ? "the value " + number_text(*odd, 6) : "a value that is not finite",
-           "numbers of at most 65504", "the adapter is damaged: fetch it again, or see whether its training diverged");
+           "numbers of at most 65504",
+           "the adapter may be damaged: download it again, or check whether its training diverged");
   }
 }
 
@@ -118,7 +119,7 @@ void LoraFile::find_pairs() {
   for (const auto& [name, entry] : file_.tensors()) {
     const bool is_a = name.ends_with(kA), is_b = name.ends_with(kB);
     if (!name.starts_with(kBefore) || (!is_a && !is_b) || name.size() > kLongestName) {
-      fail(name, "a tensor of another kind", std::string(kBefore) + "NAME" + std::string(kA) + " and lora_B alone");
+      fail(name, "a tensor of another kind", std::string(kBefore) + "NAME" + std::string(kA) + " and lora_B only");
     }
     if (entry.type == TensorType::other) fail(name, entry.type_name, "F32, F16 or BF16");
     const std::string module = name.substr(kBefore.size(), name.size() - kBefore.size() - (is_a ? kA : kB).size());
@@ -126,8 +127,8 @@ void LoraFile::find_pairs() {
       fail(name, "a change of " + in_quotes(module), "matrices of the attention and MLP of model.layers, or lm_head");
     }
     if (!config_.targets(module)) {
-      fail(name, "a tensor of a module that adapter_config.json does not target, which PEFT would leave out",
-           "tensors of target_modules alone");
+      fail(name, "a tensor of a module that adapter_config.json does not target; PEFT would ignore it",
+           "tensors of target_modules only");
     }
     const int rank = config_.rank(module);
     if (entry.shape.size() != 2 || entry.shape[is_a ? 0 : 1] != rank) {
@@ -150,7 +151,7 @@ std::vector<std::string> LoraFile::left_out(const ModelConfig& model) const {
   std::vector<std::string> out;
   const auto look_at = [&](const std::string& module, bool is_matrix) {
     if (!config_.targets(module) || pairs_.contains(module + ".weight")) return;
-    if (!is_matrix) refuse(config_.file(), "target_modules", "it names " + in_quotes(module), "matrices alone");
+    if (!is_matrix) refuse(config_.file(), "target_modules", "it names " + in_quotes(module), "matrices only");
     out.push_back(module);
   };
   for (const char* module : {"lm_head", "model.embed_tokens"}) look_at(module, true);
@@ -170,7 +171,7 @@ std::vector<std::string> LoraFile::left_out(const ModelConfig& model) const {
     if (std::pair(outputs, inputs) == sizes_of(model, module_of(matrix))) continue;
     refuse(file_.path().string(), matrix,
            "a change of a [" + std::to_string(outputs) + ", " + std::to_string(inputs) + "] matrix",
-           "the model's sizes: the adapter was made for another model");
+           "the model's sizes: the adapter is for another model");
   }
   return out;
 }

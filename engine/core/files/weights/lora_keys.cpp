@@ -15,10 +15,10 @@ using nlohmann::json;
 constexpr char kMerge[] =
     "merge it into its model with PEFT (merge_and_unload, then save_pretrained) and open the merged model's folder";
 constexpr char kConvert[] =
-    "PEFT takes the model's weights apart for it: convert it with PEFT's save_pretrained(..., "
+    "PEFT changes the model's base weights for it: convert it with PEFT's save_pretrained(..., "
     "path_initial_model_for_weight_conversion=INITIAL_ADAPTER), or merge it into its model";
 constexpr char kActivated[] =
-    "an activated LoRA acts only after its tokens, which KVScope does not compute; use a plain LoRA";
+    "an activated LoRA acts only after its activation tokens, which KVScope does not support; use a plain LoRA";
 
 /// What LoraConfig reads, or what has no say in what the adapter computes.
 enum class Kind { text, boolean, object, number, any };
@@ -147,9 +147,9 @@ void check_lora_keys(const json& config, const std::string& file) {
       if (!value.is_null() && value != json::parse(refused->off))
         refuse(file, key, shown(value), std::string(refused->off), std::string(refused->hint));
     } else if (!is_unset(value)) {
-      refuse(
-          file, escape_for_terminal(key, 60), shown(value), "a key that KVScope knows, or null",
-          "it may change what the adapter computes; take it out if it does not, or merge the adapter into its model");
+      refuse(file, escape_for_terminal(key, 60), shown(value), "a key that KVScope knows, or null",
+             "it may change what the adapter computes; remove the key if it does not, or merge the adapter into its "
+             "model");
     }
   }
 }

@@ -106,7 +106,7 @@ class Reader {
       c.head_dim = family.head_dim;
     } else if (c.hidden_size % c.n_heads != 0) {
       fail("hidden_size", std::to_string(c.hidden_size),
-           "a multiple of num_attention_heads " + std::to_string(c.n_heads) + " where head_dim is missing");
+           "a multiple of num_attention_heads " + std::to_string(c.n_heads) + " if head_dim is missing");
     } else {
       c.head_dim = c.hidden_size / c.n_heads;
     }

@@ -123,7 +123,7 @@ ModulePattern::ModulePattern(const std::string& pattern, Match match, const std:
   try {
     regex_ = std::regex(match == Match::end ? "(?:.*\\.)?(?:" + pattern + ")" : pattern, flags());
   } catch (const std::regex_error& error) {
-    fail(in_quotes(pattern) + ", no regular expression");
+    fail(in_quotes(pattern) + ", not a regular expression");
   }
 }
 

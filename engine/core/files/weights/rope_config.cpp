@@ -31,10 +31,11 @@ class RopeReader {
       : config_(config), key_(key), rope_(config.raw()[key], config.file(), key) {}
 
   void read(int max_positions, LayerConfig& layer, std::vector<std::string>& warnings) {
-    if (auto line = unread_keys(rope_.raw(), kKnown, config_.file() + ": " + key_, "the model may compute otherwise"))
+    if (auto line =
+            unread_keys(rope_.raw(), kKnown, config_.file() + ": " + key_, "the model may compute something else"))
       warnings.push_back(std::move(*line));
     for (const char* kind : {"full_attention", "sliding_attention"}) {
-      if (rope_.has(kind)) fail(kind, "an embedding of its own for one kind of layer", "one for all layers");
+      if (rope_.has(kind)) fail(kind, "a separate embedding for one kind of layer", "one for all layers");
     }
     layer.rope_theta = rope_.number_or("rope_theta", layer.rope_theta, kMinTheta, kMaxTheta);
     if (rope_.number_or("partial_rotary_factor", 1, 0, 1) != 1) fail("partial_rotary_factor", "not 1", "1");
@@ -70,7 +71,7 @@ class RopeReader {
     const bool is_null = rope_.raw().contains("factor") && !rope_.has("factor");
     if (scaling.kind != RopeKind::yarn || !is_null) return rope_.number("factor", 1, kMaxFactor);
     const double factor = max_positions / scaling.original_positions;
-    if (factor < 1) fail("factor", "null, and the context became shorter", "a number from 1");
+    if (factor < 1) fail("factor", "null, but the context became shorter", "a number from 1");
     return factor;
   }
 

@@ -43,7 +43,7 @@ void refuse_foreign(int fd, std::uint64_t size, const std::filesystem::path& pat
 }
 
 std::uint64_t header_length(int fd, std::uint64_t size, const std::filesystem::path& path) {
-  if (size == 0) fail(path, "empty file", "safetensors", "the download did not begin; download it again");
+  if (size == 0) fail(path, "empty file", "safetensors", "the download did not start; download it again");
   if (size < kLengthBytes) {
     refuse_foreign(fd, size, path);
     fail(path, std::to_string(size) + " bytes", "a header length of 8 bytes");

@@ -21,7 +21,7 @@ void check_shard_name(const std::string& shard, const std::string& tensor, const
   bool escapes = shard.empty() || path.is_absolute() || shard.find('\0') != shard.npos;
   for (const auto& part : path) escapes = escapes || part == "..";
   const std::string where = "weight_map." + escape_for_terminal(tensor);
-  if (escapes) refuse(index, where, in_quotes(shard) + " leads out of the model's folder", "a file in it");
+  if (escapes) refuse(index, where, in_quotes(shard) + " points outside the model's folder", "a file inside it");
   // No file system has one, and the error of opening it would show the whole name.
   if (shard.size() > 255)
     refuse(index, where, in_quotes(shard) + ", a name of " + std::to_string(shard.size()) + " bytes", "at most 255");
@@ -140,7 +140,7 @@ std::pair<const SafetensorsFile*, const TensorEntry*> WeightFiles::find(const st
     refuse(file.path().string(), name, std::move(found), std::move(expected), std::move(hint));
   };
   if (entry.shape != shape) {
-    fail("shape " + show_shape(entry.shape), show_shape(shape), "weights and config.json are of different models");
+    fail("shape " + show_shape(entry.shape), show_shape(shape), "weights and config.json belong to different models");
   }
   if (entry.type == TensorType::other) fail("dtype " + entry.type_name + " is not supported", "F32, F16 or BF16");
   return {&file, &entry};
