@@ -190,14 +190,14 @@ void LayerStripPane::draw_card(const RunRecord& run, std::int32_t q, int layer, 
   const Palette& p = services_.theme->palette;
   const LayerStrip strip = layer_strip(run, q, SpanCells(tokens, 1));
   const float heads = strip.heads[static_cast<std::size_t>(layer)];
-  const std::string of = " of " + std::to_string(run.evict_at.n_kv_heads()) + " KV heads retain ";
+  const std::string of = " of " + std::to_string(run.evict_at.n_kv_heads()) + " KV heads keep ";
   std::string text = "layer " + std::to_string(layer) + ": ";
   if (tokens.begin > q) {
-    text += "not read at query " + std::to_string(q);
+    text += "not read yet at query " + std::to_string(q);
   } else if (std::isnan(heads)) {
-    text += "kept by rule: sinks and window";
+    text += "always kept: sinks and window";
   } else {
-    text += format_number(heads, 3) + of + (tokens.size() > 1 ? "them in the mean" : "it");
+    text += format_number(heads, 3) + of + (tokens.size() > 1 ? "them on average" : "it");
   }
   const HoverCard card(services_);
   if (tokens.size() == 1) {

@@ -15,7 +15,7 @@
 namespace kvscope::views {
 namespace {
 
-constexpr const char* kWrong = "keeps it";  // the oracle, what the policy evicted
+constexpr const char* kWrong = "keeps";  // the oracle, what the policy evicted
 
 std::string token_name(const RunRecord& run, std::int32_t t) {
   return t < 0 || t >= run.n_tokens() ? "–" : std::to_string(t) + " \"" + token_label(run.pieces[t], 16) + "\"";
@@ -28,7 +28,7 @@ std::vector<std::int32_t> judged_tokens(const RunRecord& run, const RetentionGeo
   return tokens;
 }
 
-/// What a head lost without a row that tells of it, as where a dense prompt is cut at its end; empty where it lost nothing.
+/// What a head evicted without a row in the log, as where a dense prompt is cut at its end; empty if nothing.
 std::string note_of_unlisted(const RunRecord& run, int layer, int kv_head) {
   std::int32_t n = 0, first = kUndecided, last = 0;
   for (const std::int32_t at : run.evict_at.row(layer, kv_head)) {
@@ -36,12 +36,12 @@ std::string note_of_unlisted(const RunRecord& run, int layer, int kv_head) {
     ++n, first = std::min(first, at), last = std::max(last, at);
   }
   if (n == 0) return {};
-  const std::string left = counted(n, "token") + " left ";
+  const std::string left = counted(n, "token") + " evicted ";
   if (first < last)
     return left + "at queries " + std::to_string(first) + " to " + std::to_string(last) + ": no decision was recorded.";
   const bool cut = first == run.prompt_len && prompt_was_dense(run);
   return left + "at query " + std::to_string(first) +
-         (cut ? ", when the prompt, which was dense, was cut to the budget: what leaves then has no row."
+         (cut ? ", when the dense prompt was cut to the budget. Such evictions have no row."
               : ": no decision was recorded.");
 }
 
@@ -91,7 +91,7 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
 std::vector<const char*> DecisionLogTable::columns() const {
   switch (words_->log.rows) {
     case DecisionLog::Rows::least:
-      return {"query", "entered", "evicted", words_->log.measure.c_str(), "next least", "oracle"};
+      return {"query", "entered", "evicted", words_->log.measure.c_str(), "next lowest", "oracle"};
     case DecisionLog::Rows::thresholds:
       return {"query", "token", "decision", "oracle"};
     case DecisionLog::Rows::pool:
@@ -136,7 +136,7 @@ const char* DecisionLogTable::brief_column() const {
 
 std::string DecisionLogTable::brief_cell(const RunRecord& run, const Row& row) const {
   if (words_->log.rows == DecisionLog::Rows::thresholds)
-    return (row.evicted < 0 ? "keep " : "drop ") + token_name(run, row.token);
+    return (row.evicted < 0 ? "keep " : "evict ") + token_name(run, row.token);
   return row.evicted < 0 ? "none" : token_name(run, row.evicted);
 }
 
@@ -220,14 +220,14 @@ DecisionLogTable::Row DecisionLogTable::least_row(const HeadAtQuery& head, const
       c.q,
       c.evicted,
       c.evicted,
-      {token_name(*head.run, c.newcomer), token_name(*head.run, c.evicted) + " (least of " + std::to_string(n) + ")",
+      {token_name(*head.run, c.newcomer), token_name(*head.run, c.evicted) + " (lowest of " + std::to_string(n) + ")",
        format_number(c.boundary_effective, 4),
        std::isnan(c.newcomer_effective) ? "–" : format_number(c.newcomer_effective, 4)}};
 }
 
 DecisionLogTable::Row DecisionLogTable::pool_row(const HeadAtQuery& head, const Contest& c) const {
   const auto left = std::ranges::count(head.run->evict_at.row(head.layer, head.kv_head), c.q);
-  const std::string others = left > 1 ? " and " + std::to_string(left - 1) + " of lower score" : "";
+  const std::string others = left > 1 ? " and " + std::to_string(left - 1) + " with lower scores" : "";
   return {c.q,
           c.evicted,
           c.evicted,
@@ -244,7 +244,7 @@ DecisionLogTable::Row DecisionLogTable::threshold_row(const HeadAtQuery& head, s
   const bool dropped = lifetime_of(run, head.layer, head.kv_head, t) == q;
   const std::string text =
       comparison_text(words_->log, score_at(run, head.layer, head.kv_head, t), threshold, words_->plan.strict);
-  return {q, t, dropped ? t : -1, {token_name(run, t), text + (dropped ? ": drop" : ": keep")}};
+  return {q, t, dropped ? t : -1, {token_name(run, t), text + (dropped ? ": evict" : ": keep")}};
 }
 
 DecisionLogTable::Row DecisionLogTable::row(const HeadAtQuery& head, int index) const {
@@ -255,7 +255,7 @@ DecisionLogTable::Row DecisionLogTable::row(const HeadAtQuery& head, int index) 
   return words_->log.rows == DecisionLog::Rows::least ? least_row(head, contest) : contest_row(*head.run, contest);
 }
 
-/// What the columns would say that a narrow table leaves out.
+/// The columns that a narrow table leaves out.
 std::string DecisionLogTable::hint_of_row(const Row& row) const {
   const std::vector<const char*> titles = columns();
   std::string hint;

@@ -26,12 +26,12 @@ bool is_pair(const ViewContext& context) {
 
 /// From the first token that differs on.
 Note note_of_parted(const ViewContext& context, int common, std::int32_t q) {
-  std::string text = "Different tokens from " + std::to_string(common) + " on: ";
+  std::string text = "Texts differ from token " + std::to_string(common) + ": ";
   if (context.selection->map.compare == MapCompare::difference)
-    return {"map.refusal", text + "only distributions compare.", true};
-  text += "each map is of its run's own text.";
+    return {"map.refusal", text + "only distributions can be compared.", true};
+  text += "each map uses its own run's text.";
   const int shorter = std::min(context.a->run->n_tokens(), context.b->run->n_tokens());
-  if (q >= shorter) text += " The shorter is at its last query, " + std::to_string(shorter - 1) + ".";
+  if (q >= shorter) text += " The shorter run is at its last query, " + std::to_string(shorter - 1) + ".";
   return {"map.parted", text, true};
 }
 
@@ -44,9 +44,10 @@ std::vector<Note> notes_at(const ViewContext& context, const PairNotes& about, s
   std::vector<Note> notes;
   if (!part && q >= common)
     notes.push_back(
-        {"map.both_at", "Both at query " + std::to_string(common - 1) + ": one of them has no more tokens.", true});
+        {"map.both_at", "Compared at query " + std::to_string(common - 1) + ", where the shorter run ends.", true});
   if (!about.needs_oracle) return notes;
-  if (part) notes.push_back({"map.own_oracles", "Each by the oracle of its own run: later their texts part.", false});
+  if (part)
+    notes.push_back({"map.own_oracles", "Their texts diverge later, so each is judged by its own oracle.", false});
   if (!about.common_oracle.empty()) notes.push_back({"map.common_oracle", std::string(about.common_oracle), false});
   return notes;
 }
@@ -118,7 +119,7 @@ void draw_ways(const ViewServices& services, ViewContext& context, int common, c
   if (ways.in_a_row) ImGui::SameLine();
   if (ImGui::Button((ways.go_to + "##go_to").c_str())) scrub_to(*context.selection, common - 1, *context.a->run);
   services.items->add("map.go_to_common", last_item());
-  hint_of(services, "The last query at which A and B have the same tokens");
+  hint_of(services, "Go to the last query where A and B have the same tokens");
 }
 
 /// The note and behind it the ways, which stand where they stand whatever the note says; in two lines where one is too short.
@@ -153,7 +154,7 @@ std::optional<int> parted_at(const ViewContext& context) {
 
 void draw_refusal(const ViewServices& services) {
   const std::string text =
-      "Heads of different tokens are not subtracted. Replay decodes A's tokens under B's policy; A | B shows both maps.";
+      "B − A needs the same tokens in both runs. Replay decodes A's tokens under B's policy; A | B shows both maps.";
   wrapped_text_in(services.theme->palette.muted, text);
   services.items->add_text("map.refused", last_item(), text);
 }

@@ -40,9 +40,9 @@ void RunNumbers::draw(const ShownRun& a, const ShownRun* b) {
                                  (b != nullptr ? " | " + std::to_string(of_b.n) : "") + " pairs.";
   add("recall (" + oracle + ")", "run recall", of_a.recall, of_b.recall, definition.c_str());
   add("chance", "run chance", of_a.chance, of_b.chance,
-      "recall of as many tokens drawn at random, over the same pairs");
+      "Recall of a random choice of the same size, over the same pairs");
   add("recall above chance", "run above chance", of_a.above_chance(), of_b.above_chance(),
-      "(recall - chance) / (1 - chance): 0 is a random choice, 1 the oracle's");
+      "(recall - chance) / (1 - chance): 0 is a random choice, 1 is the oracle's choice");
 }
 
 }  // namespace kvscope::views
