@@ -79,7 +79,7 @@ class FigureBuilder {
   Figure figure_;
 };
 
-inline constexpr std::string_view kPreviewBadge = "preview: not decoded again";
+inline constexpr std::string_view kPreviewBadge = "preview, not measured";
 Colour preview_colour(bool dark);
 
 }  // namespace kvscope::views
