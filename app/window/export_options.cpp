@@ -139,7 +139,7 @@ void draw_export_options(Panel& panel) {
   ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(120));
   if (ImGui::Button("Copy as PNG", {panel.px(120), 0})) panel.run("figure.copy", dialog.arguments);
   panel.item("export.copy");
-  tooltip(panel, "The figure as it would be saved, as a picture on the clipboard");
+  tooltip(panel, "Copy the figure to the clipboard as a picture");
   draw_preview(panel);
 }
 

@@ -48,10 +48,9 @@ void draw_chat_choice(Panel& panel) {
   if (ImGui::Checkbox("Chat", &chat)) panel.run("prompt.set", {{"chat", chat}});
   ImGui::EndDisabled();
   panel.item("prompt.chat");
-  tooltip(panel, refusal.empty()
-                     ? "On: what you write is a turn in the model's chat template. Off: the model continues "
-                       "the raw text."
-                     : "The model's chat template cannot be used.\n" + refusal);
+  tooltip(panel, refusal.empty() ? "On: your text is a turn in the model's chat template. Off: the model continues the "
+                                   "raw text."
+                                 : "The model's chat template cannot be used.\n" + refusal);
   ImGui::SameLine();
 }
 
@@ -87,16 +86,16 @@ void draw_text(Panel& panel) {
   const bool asked = panel.ui.focus_prompt;
   if (editor.draw({.item = "prompt.text",
                    .size = {-1, height},
-                   .hint = goes_on ? "Say something more" : "Type a prompt, or take a sample.",
+                   .hint = goes_on ? "Reply ..." : "Type a prompt or use a sample.",
                    .focus = asked}))
     panel.run("prompt.set", {{"text", editor.text()}});
   if (asked) bring_in_sight(panel, editor);
   go_beyond(panel, editor);
   if (editor.right_to_left())
-    views::text_in(panel.theme().palette.muted, "Right-to-left text stands in the order it is stored in.");
+    views::text_in(panel.theme().palette.muted, "Right-to-left text is shown in stored order.");
 }
 
-// "629 tokens of 2048", as far as there is room. False: there is none for what would stand beside it.
+// "629 tokens of 2048", as far as there is room. False: there is no room for an item next to it.
 bool draw_length(Panel& panel, float room) {
   const NextRun& next = panel.session.next_run();
   const int n = next.prompt_tokens();
@@ -125,14 +124,14 @@ void draw_prompt_panel(Panel& panel) {
   draw_chat_choice(panel);
   const float field = panel.px(64);
   const views::FontScope font(panel.theme().fonts.small);
-  const float right =
-      ImGui::GetContentRegionMax().x - field - ImGui::GetStyle().ItemSpacing.x - ImGui::CalcTextSize("answer up to").x;
+  const float right = ImGui::GetContentRegionMax().x - field - ImGui::GetStyle().ItemSpacing.x -
+                      ImGui::CalcTextSize("max new tokens").x;
   const bool beside = draw_length(panel, right - ImGui::GetCursorPosX() - panel.px(6));
 
   int max_tokens = panel.session.parameters().max_tokens;
   if (beside) ImGui::SameLine(right);
   if (!beside) ImGui::SetCursorPosX(right), ImGui::AlignTextToFramePadding();
-  views::text_in(palette.muted, "answer up to");
+  views::text_in(palette.muted, "max new tokens");
   ImGui::SameLine();
   ImGui::SetNextItemWidth(field);
   if (ImGui::InputInt("##max_tokens", &max_tokens, 0)) panel.session.next_run().set_max_tokens(max_tokens);

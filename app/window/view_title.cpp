@@ -71,7 +71,7 @@ void draw_views_popup(Panel& panel, const views::ViewList& views, const views::V
   };
   if (row.size() < static_cast<std::size_t>(std::ranges::count(views, views::Place::main, &views::View::place))) {
     entries("Show here", "views.here.", true);
-    entries("Show beside it", "views.beside.", false);
+    entries("Show next to it", "views.beside.", false);
     ImGui::Separator();
   }
   if (ImGui::Selectable("Hide this view", false, row.size() > 1 ? 0 : ImGuiSelectableFlags_Disabled))
