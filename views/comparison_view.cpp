@@ -157,7 +157,7 @@ void ComparisonView::draw(ViewContext& context) {
   if (!same_shape(*context.a->run, *context.b->run) || a.vocab_size != b.vocab_size)
     return say("A and B use different models, so their heads cannot be compared.");
   update(context);
-  if (!table_) return say("Counting ...");
+  if (!table_) return say("Computing ...");
   say(table_->tokens + (context.b->preview ? "; B is a preview, not measured" : ""));
   ImGui::BeginChild("rows");
   {

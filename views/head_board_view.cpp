@@ -64,7 +64,7 @@ void HeadBoardView::draw(ViewContext& context) {
   if (const ImVec2 room = ImGui::GetContentRegionAvail();
       room.x < services_.theme->px(kLeastWidth) || room.y < services_.theme->px(kLeastHeight))
     return too_little_room(services_, "heads");
-  if (!count_entries(context)) return text_in(services_.theme->palette.muted, "Counting ...");
+  if (!count_entries(context)) return text_in(services_.theme->palette.muted, "Computing ...");
   {
     const FontScope small(services_.theme->fonts.small);
     draw_strategies(context);
@@ -138,7 +138,7 @@ bool HeadBoardView::count_entries(const ViewContext& context) {
   };
   if (auto entries = counting_.take()) take(std::move(*entries));
   const auto& run = context.a->run;
-  // What is known of another run says nothing of this one; of a run that grows it stands until it was counted again.
+  // Facts of another run do not hold for this one; those of a growing run are kept until they are counted again.
   const auto is_known = [&] { return entries_ && (entries_->run == run || run->status == RunStatus::running); };
   if (!counting_.is_busy() && recount_.due(RunKey(context.a), !is_known())) {
     const auto make = [run]() -> Entries { return {long_range_entries({run.get()}), run}; };
@@ -323,7 +323,7 @@ void HeadBoardView::draw_measured(const ViewContext& context) {
 
 LayerHeadMapOptions HeadBoardView::options_of(const ViewContext& context) const {
   LayerHeadMapOptions options;
-  options.metric = Metric::density;  // what the choice goes by, whatever the map shows
+  options.metric = Metric::density;  // what the choice uses, whatever the map shows
   options.colormap = services_.theme->maps;
   options.q = context.q();
   options.preview = context.a->preview;
@@ -345,7 +345,7 @@ void HeadBoardView::draw_board(ViewContext& context) {
   if (room.x < theme.px(90) || room.y < theme.px(70)) return;
   const LayerHeadMapOptions options = options_of(context);
   counted_.update({*context.a}, options);
-  if (counted_.empty()) return text_in(theme.palette.muted, "Counting ...");
+  if (counted_.empty()) return text_in(theme.palette.muted, "Computing ...");
   const LayerHeadMapOptions drawn = counted_.with_look(options);
   if (rebuild_.due({counted_.n(), drawn, room.x, room.y, theme.scale, theme.dark})) {
     drawing_.set(

@@ -257,7 +257,7 @@ void InspectorView::draw_marked(const ViewContext& context) {
   section(std::to_string(heads.size()) + (heads.size() == 1 ? " marked head" : " marked heads, mean"));
   const ShownRun* b = shown_beside(context);
   const auto means = marked_.rows(context, b, b != nullptr ? context.cursor_in(*b->run).q : 0);
-  if (!means) return text_in(services_.theme->palette.muted, "Counting ...");
+  if (!means) return text_in(services_.theme->palette.muted, "Computing ...");
   InspectorRows rows(services_, "marked", true);
   if (!rows) return;
   const auto of_run = [&](const std::string& id, const std::string& name, const std::vector<MarkedHeads::Row>& of) {

@@ -125,7 +125,7 @@ void LayerHeadMapView::draw_set(ViewContext& context) {
   const std::string at = context.selection->q
                              ? ", at query " + std::to_string(*context.selection->q) + " or the run's last"
                              : ", each at its last query";
-  // What was counted may be a query or a metric behind: then no run is said to have no value.
+  // The counts may lag by a query or a metric: then no run is reported as having no value.
   const LayerHeadMapOptions now = options_of(context), of = counted_.empty() ? now : counted_.with_look(now);
   const bool is_now = !counted_.empty() && of.metric == now.metric && of.q == now.q && of.compare == MapCompare::none &&
                       counted_.maps().counts.all == static_cast<int>(context.set->size());

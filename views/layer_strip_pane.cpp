@@ -31,7 +31,7 @@ TokenStripOptions LayerStripPane::figure(const ViewContext& context, const Curso
   const TokenSpan span = shown_span(*context.selection, context.a->run->n_tokens());
   TokenStripOptions options;
   options.q = at.q;
-  options.first = std::min(span.begin, at.q);  // tokens behind q are not read yet
+  options.first = std::min(span.begin, at.q);  // tokens after q are not read yet
   options.count = std::clamp(std::min(span.end, at.q + 1) - options.first, 1, kMaxStripTokens);
   options.evictable_only = false;
   options.bands = 1;

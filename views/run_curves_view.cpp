@@ -39,7 +39,7 @@ void RunCurvesView::draw(ViewContext& context) {
   const bool with_b = options.compare != MapCompare::none;
   if (!build(context, {RunKey(context.a), RunKey(with_b ? context.b : nullptr), options, room.x, room.y,
                        services_.theme->scale, services_.theme->dark})) {
-    text_in(services_.theme->palette.muted, "Counting ...");
+    text_in(services_.theme->palette.muted, "Computing ...");
     return;
   }
   const ImVec2 origin = ImGui::GetCursorScreenPos();
@@ -95,7 +95,7 @@ CurvesOptions RunCurvesView::options_of(const ViewContext& context) const {
   options.name_a = context.a->label;
   options.heads = context.marked_heads();
   if (drawable(context.b) && why_no_curve_of_b(context).empty())
-    options.compare = static_cast<MapCompare>(compare_);  // else A's stands alone
+    options.compare = static_cast<MapCompare>(compare_);  // else A's alone
   take_span(context, options);
   if (options.compare == MapCompare::none) return options;
   options.preview_b = context.b->preview;

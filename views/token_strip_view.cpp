@@ -66,7 +66,7 @@ std::optional<ViewFigure> TokenStripView::figure(const ViewContext& context) con
   if (context.selection->layers) return ViewFigure{layers_.figure(context, at), {context.a->run}};
   TokenStripOptions options;
   options.q = at.q;
-  options.first = std::min(shown_first_, at.q);  // tokens behind q are not read yet
+  options.first = std::min(shown_first_, at.q);  // tokens after q are not read yet
   options.count = std::clamp(shown_end_ > 0 ? shown_end_ - options.first : run.n_tokens(), 1, kMaxStripTokens);
   options.evictable_only = false;
   options.layer = at.layer;
@@ -154,7 +154,7 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   lines_.break_at(run, std::max(theme.px(60), size.x - gutter - theme.px(12)), 2 * theme.px(kChipPad),
                   theme.px(kChipGap));
   pane_ = size;
-  if (held >= 0) scroll_y_ = ImGui::GetScrollY();  // nobody has scrolled, whatever the new size made of it
+  if (held >= 0) scroll_y_ = ImGui::GetScrollY();  // the user has not scrolled, whatever the new size did
   scroll_to_selection(context, line_height);
   if (held >= 0 && !scrolled_ && !followed_) {
     const float least = std::max(0.f, pane.y - 2 * line_height);

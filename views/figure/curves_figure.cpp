@@ -87,7 +87,7 @@ struct Axes {
   Box box;
   double begin = 0, end = 1, lo = 0, hi = 1;
   double x(double position) const { return box.x + (position - begin) / (end - begin) * box.w; }
-  double middle(double position) const { return x(position + 0.5); }  // of its cell, where its value stands
+  double middle(double position) const { return x(position + 0.5); }  // of its cell, where its value is drawn
   double y(double v) const { return box.bottom() - (v - lo) / (hi - lo) * box.h; }
   Point at(const CurvePoint& point, double v) const { return {x((point.first + point.last + 1) / 2.0), y(v)}; }
 };
@@ -160,7 +160,7 @@ void draw_line(FigureBuilder& b, const Axes& axes, const Line& line, const Curve
 void draw_axes(FigureBuilder& b, const Axes& axes, const RunRecord& run, const CurvesOptions& o) {
   const FigureStyle& s = b.style();
   std::vector<Tick> x, y;
-  // Of positions, which are whole: the last is end - 1, and a tick stands where the position's value does.
+  // Of positions, which are whole: the last is end - 1, and a tick is where the position's value is.
   const int n_x = std::max(2, static_cast<int>(axes.box.w / (s.tick_size * 6)));
   for (double v : nice_values(axes.begin, axes.end - 1, n_x, true))
     x.push_back({axes.middle(v), std::to_string(std::lround(v))});
@@ -229,7 +229,7 @@ std::vector<Named> legend_entries(const std::vector<Line>& lines, const CurvesOp
 /// or none has.
 std::vector<LegendEntry> legend_within(FigureBuilder& b, const std::vector<Named>& all, std::size_t n_lines,
                                        double width, double height) {
-  const double size = b.style().tick_size;  // a swatch and a gap stand before the label: two of these
+  const double size = b.style().tick_size;  // a swatch and a gap come before the label: two of these
   const auto fits = [&](const std::string& label) {
     return 2 * size + text_width(label, FontRole::text, size) <= width;
   };

@@ -97,7 +97,7 @@ void fit_axis(LayerDistributions& all) {
   all.lo = lo - 0.04 * (hi - lo), all.hi = hi + 0.04 * (hi - lo);
 }
 
-/// Where one series of one layer stands.
+/// Where one series of one layer is drawn.
 struct Slot {
   Box box;        // the axes
   double x, w;    // middle and width

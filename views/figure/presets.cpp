@@ -82,7 +82,7 @@ StudyBarsOptions bars(std::string x, std::vector<std::string> y, std::string ser
   return options;
 }
 
-/// Against length, dense as a series of its own: each length has its own reference.
+/// Against length, with dense as a separate series: each length has its own reference.
 StudyLinesOptions by_length(std::vector<std::string> y, std::string series) {
   StudyLinesOptions options = lines("prompt_tokens", std::move(y), std::move(series));
   options.pick.dense = "";

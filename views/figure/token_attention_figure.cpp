@@ -94,7 +94,7 @@ struct Axes {
 void draw_axes(FigureBuilder& b, const Axes& axes) {
   const FigureStyle& s = b.style();
   std::vector<Tick> x, y;
-  // Of queries, which are whole: the last is end - 1, and a tick stands where the query's value does.
+  // Of queries, which are whole: the last is end - 1, and a tick is where the query's value is.
   const int n_x = std::max(2, static_cast<int>(axes.box.w / (s.tick_size * 6)));
   for (double v : nice_values(axes.begin, axes.end - 1, n_x, true))
     x.push_back({axes.x(v + 0.5), std::to_string(std::lround(v))});

@@ -68,7 +68,7 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
   const RetentionPlan plan = run.plan(at.layer, at.kv_head);
   const auto head = static_cast<std::size_t>(at.layer * run.evict_at.n_kv_heads() + at.kv_head);
   const bool local = head < run.local_heads.size() && run.local_heads[head] != 0;
-  RetentionPlan at_query = plan;  // what is said of the prompt is not said behind it
+  RetentionPlan at_query = plan;  // what holds for the prompt does not hold after it
   at_query.dense_prefill = plan.dense_prefill && !in_answer;
   words_ = std::make_shared<const Words>(
       Words{policy.log({run.policy, geometry, at_query, local, at.layer, run.n_tokens()}), plan});
@@ -124,7 +124,7 @@ const std::vector<float>& DecisionLogTable::needs(const HeadAtQuery& head, const
   return needs_;
 }
 
-/// A token's name may be cut, what else stands there may not.
+/// A token's name may be cut, other cells may not.
 bool DecisionLogTable::has_names(std::size_t column) const {
   const bool two = words_->log.rows == DecisionLog::Rows::contests || words_->log.rows == DecisionLog::Rows::least;
   return column == 1 || (two && column == 2);
@@ -188,7 +188,7 @@ std::int32_t DecisionLogTable::query_of(const HeadAtQuery& head, std::int32_t ro
   return head.run->contests[static_cast<std::size_t>(row)].q;
 }
 
-/// Brings the first decision at q or behind it in sight when q or the head changes. What was scrolled by hand stays.
+/// Scrolls to the first decision at q or after it when q or the head changes. What was scrolled by hand stays.
 void DecisionLogTable::follow(const HeadAtQuery& head, float row_height) {
   const Followed now{head.layer, head.kv_head, head.q, n_rows()};
   if (std::exchange(followed_, now) == now || row_height <= 0) return;
@@ -297,7 +297,7 @@ void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, i
   }
   const bool wrong = found->second == EvictionVerdict::wrong, right = found->second == EvictionVerdict::right;
   cell(wrong ? p.bad : right ? p.good : p.muted, wrong ? kWrong : right ? "agrees" : "–");
-  // The clipper measures by the first row, which may be far above; and one can be half behind the titles.
+  // The clipper measures by the first row, which may be far above; and one can be half under the titles.
   const float top = ImGui::GetWindowPos().y + rect.h, bottom = ImGui::GetWindowPos().y + ImGui::GetWindowHeight();
   if (rect.y + 1 >= top && rect.y + rect.h <= bottom + 1)
     services_.items->add_text("timeline.contest." + std::to_string(index), rect, all);

@@ -53,7 +53,7 @@ std::vector<LookButton> buttons_of(const MapLook& look, bool compared, const std
   return buttons;
 }
 
-/// How many of them stand in one row, with room for what opens the others.
+/// How many of them fit in one row, with room for what opens the others.
 std::size_t n_in_row(const ViewServices& services, const std::vector<LookButton>& buttons, float room) {
   const float gap = services.theme->px(2);
   const auto width_of = [&](std::string_view label) {

@@ -35,7 +35,7 @@ Note note_of_parted(const ViewContext& context, int common, std::int32_t q) {
   return {"map.parted", text, true};
 }
 
-/// What is said at query q of A.
+/// The notes at query q of A.
 std::vector<Note> notes_at(const ViewContext& context, const PairNotes& about, std::int32_t q) {
   const RunRecord &a = *context.a->run, &b = *context.b->run;
   const int common = common_prefix(a, b);
@@ -73,7 +73,7 @@ void draw_in_one_line(const ViewServices& services, const std::vector<Note>& not
   if (fits != text) hint_of(services, text);
 }
 
-/// As much room as the longest that is said at any query.
+/// As much room as the longest note at any query.
 void draw_in_lines(const ViewServices& services, const std::vector<Note>& notes, float height) {
   const float top = ImGui::GetCursorPosY();
   for (const Note& note : notes) {
@@ -83,7 +83,7 @@ void draw_in_lines(const ViewServices& services, const std::vector<Note>& notes,
   ImGui::SetCursorPosY(std::max(top + height, ImGui::GetCursorPosY()));
 }
 
-/// What the two ways are called, and whether they stand in a row.
+/// The labels of the two ways, and whether they are in one row.
 struct Ways {
   std::string whole, replay, go_to;
   bool in_a_row;
@@ -97,7 +97,7 @@ float width_of(const Ways& ways) {
   return button(ways.replay) + (ways.go_to.empty() ? 0 : style.ItemSpacing.x + button(ways.go_to));
 }
 
-/// The longest labels that stand in one row; where there are none the shortest in little room, else two rows.
+/// The longest labels that fit in one row; where there are none the shortest in little room, else two rows.
 Ways ways_together(int common, float room, bool little_room) {
   const std::string whole = "Replay A's tokens under B's policy", query = std::to_string(common - 1);
   const std::array<std::array<std::string, 2>, 3> labels = {
@@ -122,7 +122,7 @@ void draw_ways(const ViewServices& services, ViewContext& context, int common, c
   hint_of(services, "Go to the last query where A and B have the same tokens");
 }
 
-/// The note and behind it the ways, which stand where they stand whatever the note says; in two lines where one is too short.
+/// The note, then the ways, whose place does not depend on the note; in two lines where one is too short.
 void draw_briefly(const ViewServices& services, ViewContext& context, const std::vector<Note>& now, bool ever,
                   float least) {
   const RunRecord &a = *context.a->run, &b = *context.b->run;

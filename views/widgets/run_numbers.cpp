@@ -23,7 +23,7 @@ void RunNumbers::draw(const ShownRun& a, const ShownRun* b) {
   const auto means = aside_.of({RunKey(&a), RunKey(b)}, [of_a = a.run, of_b = b != nullptr ? b->run : nullptr] {
     return Means{mean_of(Oracle(*of_a)), of_b != nullptr ? mean_of(Oracle(*of_b)) : OracleMean()};
   });
-  if (!means) return text_in(services_.theme->palette.muted, "Counting ...");
+  if (!means) return text_in(services_.theme->palette.muted, "Computing ...");
   {
     const FontScope bold(services_.theme->fonts.bold);
     wrapped_text_in(services_.theme->palette.text, b != nullptr ? "Whole runs" : "Whole run");
