@@ -72,7 +72,7 @@ std::string named_part(const std::vector<Argument>& arguments, const std::string
 
 std::string argument_words(const std::string& description) {
   std::string text;
-  // Names stand before a colon, separated by commas; what follows it says what they are, up to the next name.
+  // Names come before a colon, separated by commas; what follows it says what they are, up to the next name.
   for (std::size_t at = 0; at < description.size();) {
     const std::size_t end = std::min(description.find_first_of(",|", at), description.size());
     const std::string part = description.substr(at, end - at), trimmed(trim(part));

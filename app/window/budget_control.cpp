@@ -34,7 +34,7 @@ double converted(const BudgetSpec& budget, BudgetSpec::Kind kind, int tokens, in
 // A factor that comes of whole tokens has no end of decimals.
 int factor_decimals(double factor) { return std::min(2, shown_decimals(factor, 1)); }
 
-// What stands in the slider.
+// The text in the slider.
 std::string budget_text(const BudgetSpec& budget) {
   if (budget.kind == BudgetSpec::Kind::tokens) return fixed_text(budget.value, 0) + " tokens";
   if (budget.kind == BudgetSpec::Kind::keep) return fixed_text(100 * budget.value, share_decimals(budget.value)) + " %";

@@ -20,7 +20,7 @@ constexpr float kLeastRoom = 140, kMostRoom = 334, kMostDraft = 84;  // of turns
 // Of the window: in one of 720 the policy stays in sight below, and of what a higher one has more the chat takes its part.
 constexpr float kRoomShare = 0.25f, kShareOfMore = 0.45f, kLowWindow = 720;
 
-// The same before the first turn, while an answer comes and beside that of another run: what stands below does not move.
+// The same before the first turn, while an answer comes and beside that of another run: what is below does not move.
 float chat_room(const Panel& panel) {
   const float height = ImGui::GetIO().DisplaySize.y, low = std::min(height, panel.px(kLowWindow));
   return std::clamp(kRoomShare * low + kShareOfMore * (height - low), panel.px(kLeastRoom), panel.px(kMostRoom));
@@ -99,7 +99,7 @@ void draw_turns(Panel& panel, const std::vector<ChatMessage>& turns) {
   ImGui::BeginChild("turns", {-1, room});
   ImGui::PopStyleVar();
   auto& editors = panel.prompt_editors->turns;
-  const bool asked = turns.size() > editors.size();  // whoever asks wants to see the answer
+  const bool asked = turns.size() > editors.size();  // shows the answer to a new question
   const bool at_end = asked || ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
   if (editors.size() > turns.size()) forget_framed();
   while (editors.size() > turns.size()) editors.pop_back();

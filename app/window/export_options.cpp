@@ -66,7 +66,7 @@ std::vector<Choice> venues() {
   return all;
 }
 
-/// How many steps on the keys ask for: the field of the path has the arrows and Tab, so each list has a letter of its own.
+/// How many steps on the keys ask for: the field of the path has the arrows and Tab, so each list has its own letter.
 int steps_of_keys(const Panel& panel, const std::string& letter) {
   return static_cast<int>(std::ranges::count(panel.ui.popup_keys, "alt+" + letter) -
                           std::ranges::count(panel.ui.popup_keys, "shift+alt+" + letter));

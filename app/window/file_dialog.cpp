@@ -2,7 +2,7 @@
 
 #include <imgui.h>
 #include <imgui_internal.h>  // ClearActiveID
-#include <imgui_stdlib.h>    // after imgui.h: it has no includes of its own
+#include <imgui_stdlib.h>    // after imgui.h, which it needs but does not include
 
 #include <algorithm>
 #include <filesystem>
@@ -158,7 +158,7 @@ bool draw_rows(Panel& panel, FileDialog& dialog, const std::vector<Row>& rows) {
   // A figure that is exported has its picture above.
   const float most = dialog.figure ? panel.px(130) : panel.px(260), share = dialog.figure ? 0.17f : 0.34f;
   ImGui::BeginChild("files", {0, std::min(most, ImGui::GetIO().DisplaySize.y * share)}, true);
-  if (!state.listing) text_in(panel.theme().palette.muted, "Looking ...");
+  if (!state.listing) text_in(panel.theme().palette.muted, "Searching ...");
   if (state.listing && !state.listing->error.empty()) text_in(panel.theme().palette.warn, state.listing->error);
   for (int i = 0; i < static_cast<int>(rows.size()); ++i) {
     const Row& row = rows[static_cast<std::size_t>(i)];
@@ -203,7 +203,7 @@ bool draw_refusal(Panel& panel, const FileDialog& dialog) {
 /// "" is still to be typed; ".pdf" remains when the name before it is deleted.
 bool is_ending(const std::string& name) { return name.starts_with('.') && name.rfind('.') == 0; }
 
-// Whether the path can be taken as it stands; says why not.
+// Whether the path can be used as it is; shows why not.
 bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed, const Row* only) {
   const views::FontScope small(panel.theme().fonts.small);
   const FolderEntry* entry = typed_entry(typed);
@@ -226,7 +226,7 @@ bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed, cons
     return false;
   }
   if (!state.wanted.empty()) {
-    text_in(palette.muted, "Looking ...");
+    text_in(palette.muted, "Searching ...");
     return true;
   }
   if (draw_refusal(panel, dialog)) return true;  // it may be there by now

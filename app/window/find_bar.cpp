@@ -1,7 +1,7 @@
 // The fields over the views: what is searched for, and the number that one goes to.
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
+#include <imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <string>
 #include <utility>

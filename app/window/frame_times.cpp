@@ -45,7 +45,7 @@ void FrameTimes::frame() {
   const double ms = 1000 * work_;
   work_ = 0;
   const Parts parts = std::exchange(parts_, {});
-  if (!started_up_) return void(started_up_ = true);  // fonts and textures: what starting costs has a limit of its own
+  if (!started_up_) return void(started_up_ = true);  // fonts and textures: startup has its own limit
   newest_ = ms;
   if (ms > longest_ever_) longest_ever_ = ms, longest_parts_ = parts;
   if (ms_.size() < kKept) {

@@ -1,4 +1,4 @@
-// What is open at the engine, and behind a click the models of this machine and the gates of the open one.
+// What the engine has open and, after a click, the models of this machine and the gates of the open one.
 
 #include <algorithm>
 #include <string>
@@ -81,7 +81,7 @@ bool row(Panel& panel, const std::string& name, const std::string& note, bool ch
 
 void take_keys(Panel& panel) {
   rows.enter = false;
-  constexpr int kNotCounted = 1 << 20;  // a key can be as quick as the list: in its first frame nobody knows its lines
+  constexpr int kNotCounted = 1 << 20;  // a key can be as quick as the list: in its first frame its lines are not known
   const int last = rows.n > 0 ? rows.n - 1 : kNotCounted;
   for (const std::string& key : panel.ui.popup_keys) {
     if (key == "down") rows.at = std::min(rows.at + 1, last);
@@ -94,7 +94,8 @@ void take_keys(Panel& panel) {
 void draw_models(Panel& panel) {
   heading(panel, "Models");
   Session& session = panel.session;
-  if (session.models().looking() && session.models().all().empty()) text_in(panel.theme().palette.muted, "Looking ...");
+  if (session.models().looking() && session.models().all().empty())
+    text_in(panel.theme().palette.muted, "Searching ...");
   const std::vector<KnownModel> models = session.models().all();
   for (const KnownModel& model : models) {
     const bool here = !model.path.empty(), open = here && session.engine().model_path() == model.path.string();
@@ -141,7 +142,7 @@ void draw_gates(Panel& panel) {
   heading(panel, "Gates of this model");
   const std::vector<GateFacts>& gates = session.gates().found();  // they change between frames alone
   if (gates.empty())
-    text_in(panel.theme().palette.muted, session.gates().known() ? "None found next to the model." : "Looking ...");
+    text_in(panel.theme().palette.muted, session.gates().known() ? "None found next to the model." : "Searching ...");
   const auto& loaded = session.engine().gates_to_load();
   for (const GateFacts& gate : gates) {
     const bool used = session.is_used(gate);

@@ -1,7 +1,7 @@
 // The palette: all commands by their words, and the arguments of those that need some.
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
+#include <imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <algorithm>
 #include <cctype>
@@ -80,7 +80,7 @@ void take_command(Panel& panel, const Command& command) {
   panel.run(std::string(command.id));
 }
 
-/// With what stands in the field; refused, it stays.
+/// With the text in the field; if refused, it stays.
 void run_asked(Panel& panel, const Command& command) {
   const std::string id = command.id;
   try {

@@ -39,7 +39,7 @@ bool draw_choice(const ParameterInfo& info, const std::string& label, double& va
   return changed;
 }
 
-// What stands in the control.
+// The text in the control.
 std::string value_text(const ParameterInfo& info, double value, int reach) {
   if (info.kind == ParameterKind::choice) return std::string(info.choices[static_cast<std::size_t>(value)]);
   if (!info.word.empty() && value == kWordValue) return std::string(info.word);
@@ -82,7 +82,7 @@ bool draw_value(Panel& panel, const ParameterInfo& info, ValueSlider slider, dou
   if (!info.word.empty() && value == kWordValue) slider.word = info.word;
   const auto given = value_slider(panel, slider);
   if (!given) return false;
-  // Whoever moves it below the least number says the word.
+  // Moved below the least number, it means the word.
   value = !info.word.empty() && *given < info.min ? kWordValue : std::clamp(*given, info.min, info.max);
   if (info.kind != ParameterKind::real) value = std::round(value);
   return true;

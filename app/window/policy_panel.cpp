@@ -56,7 +56,7 @@ std::string spec_of_choice(const Panel& panel, const PolicyInfo& policy) {
   return spec + ":sinks=4,window=" + std::to_string(tokens - 4);
 }
 
-// The gates that were found for the model and that a policy was made for, each as a choice of its own: taking one loads it.
+// The gates that were found for the model and that a policy was made for, each as a separate choice: taking one loads it.
 void draw_gate_choices(Panel& panel, const PolicyInfo& policy) {
   const PolicySpec plain = PolicySpec::parse(policy.name);
   if (policy.gates.empty()) return;

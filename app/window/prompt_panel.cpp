@@ -39,7 +39,7 @@ void draw_samples(Panel& panel) {
   panel.item("prompt.samples");
 }
 
-/// How the model gets the text: as it stands, or as what a user says to it.
+/// How the model gets the text: raw, or as a user turn of its chat template.
 void draw_chat_choice(Panel& panel) {
   const std::string refusal = panel.session.next_run().chat_refusal();
   if (!panel.session.next_run().has_chat() && refusal.empty()) return;
@@ -54,7 +54,7 @@ void draw_chat_choice(Panel& panel) {
   ImGui::SameLine();
 }
 
-// Behind Ctrl+Enter the keyboard is in a draft that is empty: what its keys would undo is the question that was sent.
+// After Ctrl+Enter the keyboard is in a draft that is empty: what its keys would undo is the question that was sent.
 void go_beyond(Panel& panel, const views::TextEditor& editor) {
   using Beyond = views::TextEditor::Beyond;
   if (editor.beyond() == Beyond::nothing) return;
@@ -62,7 +62,7 @@ void go_beyond(Panel& panel, const views::TextEditor& editor) {
   if (const Command* command = panel.commands.find(id); command && panel.commands.enabled(*command)) panel.run(id);
 }
 
-// Whoever types wants to see it. What is scrolled off takes no focus in ImGui: it is asked again once it is there.
+// Typing brings it into sight. What is scrolled off takes no focus in ImGui: it is asked again once it is there.
 void bring_in_sight(Panel& panel, const views::TextEditor& editor) {
   const float top = ImGui::GetWindowPos().y, bottom = top + ImGui::GetWindowHeight();
   if (ImGui::GetItemRectMin().y < top || ImGui::GetItemRectMax().y > bottom) {

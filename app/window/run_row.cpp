@@ -1,7 +1,7 @@
 #include "app/window/run_row.h"
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
+#include <imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <algorithm>
 #include <cmath>
@@ -52,7 +52,7 @@ std::string status_word(const RunRecord& run) {
   return run.message.empty() ? "stopped" : "cut off";
 }
 
-/// Of a run in the place of a letter. behind: it is B, and a preview of A is on show there.
+/// State of a letter of a run. behind: the run is B, and a preview of A is shown in its place.
 enum class Slot { off, on, behind };
 
 std::string slot_hint(Slot slot, bool is_a) {
@@ -138,7 +138,8 @@ void draw_run_menu(Panel& panel, const RunEntry& entry) {
   ImGui::BeginDisabled(!has_command);
   choice("Copy as command", "run.copy_command", ".copy");
   ImGui::EndDisabled();
-  if (!has_command) tooltip(panel, "Its trace does not record the command, or it has too many tokens for one line.");
+  if (!has_command)
+    tooltip(panel, "The trace does not record the command, or the run has too many tokens for one line.");
   choice("Save as trace ...", "trace.save", ".save");
   choice("Remove from the list", "run.remove", ".remove");
 }

@@ -59,7 +59,7 @@ class Titles {
 };
 Titles titles;
 
-/// What stands between `top` and the cursor, of the run that is to be seen.
+/// What is between `top` and the cursor, of the run that is to be seen.
 void scroll_to(float top) {
   const float bottom = ImGui::GetCursorScreenPos().y, list = ImGui::GetWindowPos().y, height = ImGui::GetWindowHeight();
   if (top < list) ImGui::SetScrollFromPosY(top - list, 0);

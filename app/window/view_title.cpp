@@ -92,7 +92,7 @@ std::string draw_buttons(Panel& panel, const views::View& view, const std::vecto
   return pressed;
 }
 
-/// The same behind one button.
+/// The same in the menu of one button.
 std::string draw_menu_button(Panel& panel, const views::View& view, const std::vector<TitleButton>& buttons) {
   std::string pressed;
   if (ImGui::Button("More")) ImGui::OpenPopup("more");
