@@ -15,7 +15,7 @@
 namespace kvscope::views {
 namespace {
 
-constexpr const char* kWrong = "keeps";  // the oracle, what the policy evicted
+constexpr const char *kWrong = "keeps", *kRight = "agrees";  // the oracle, on what the policy evicted
 
 std::string token_name(const RunRecord& run, std::int32_t t) {
   return t < 0 || t >= run.n_tokens() ? "–" : std::to_string(t) + " \"" + token_label(run.pieces[t], 16) + "\"";
@@ -109,7 +109,7 @@ const std::vector<float>& DecisionLogTable::needs(const HeadAtQuery& head, const
   needs_font_size_ = ImGui::GetFontSize();
   const auto width = [](const std::string& text) { return ImGui::CalcTextSize(text.c_str()).x; };
   texts_.assign(columns.size(), 0);
-  texts_.back() = width(kWrong);
+  texts_.back() = std::max(width(kWrong), width(kRight));
   need_of_brief_ = width(brief_column());
   const auto need = [&](float& widest, const std::string& text) { widest = std::max(widest, width(text)); };
   constexpr int kMeasured = 100;
@@ -296,7 +296,7 @@ void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, i
     found = verdicts_.emplace(r.evicted, verdict).first;
   }
   const bool wrong = found->second == EvictionVerdict::wrong, right = found->second == EvictionVerdict::right;
-  cell(wrong ? p.bad : right ? p.good : p.muted, wrong ? kWrong : right ? "agrees" : "–");
+  cell(wrong ? p.bad : right ? p.good : p.muted, wrong ? kWrong : right ? kRight : "–");
   // The clipper measures by the first row, which may be far above; and one can be half under the titles.
   const float top = ImGui::GetWindowPos().y + rect.h, bottom = ImGui::GetWindowPos().y + ImGui::GetWindowHeight();
   if (rect.y + 1 >= top && rect.y + rect.h <= bottom + 1)
