@@ -26,8 +26,7 @@ std::int32_t token_of(double share, TokenSpan span) {
 void CacheTimelineView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
     empty_state(services_, context, "empty.cache_timeline", "No cache yet",
-                "Run the model on a prompt, or open a trace: the selected head's cache appears here, query by query.",
-                "Run", "run.start");
+                "Run a prompt or open a trace to see the selected head's cache, query by query.", "Run", "run.start");
     return;
   }
   const RunRecord& run = *context.a->run;

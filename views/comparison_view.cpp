@@ -137,8 +137,8 @@ std::vector<float> widths_of(const std::array<const char*, 4>& titles, const std
 void ComparisonView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
     empty_state(services_, context, "empty.comparison", "Nothing to compare yet",
-                "Run the model on a prompt: a second run, or the preview of another policy, stands beside it here.",
-                "Run", "run.start");
+                "Run a prompt, then compare it here with a second run or with a preview of another policy.", "Run",
+                "run.start");
     return;
   }
   const Palette& p = services_.theme->palette;
@@ -148,22 +148,22 @@ void ComparisonView::draw(ViewContext& context) {
   };
   if (context.a->preview || (drawable(context.b) && context.b->preview)) preview_badge(services_);
   if (!drawable(context.b)) {
-    say("There is no B: change the policy for a preview, decode again, or press B beside a run.");
+    say("No B yet. Change the policy for a preview, decode again, or press B next to a run.");
     if (ImGui::Button("Decode again") && context.command) context.command("run.decode_again");
     services_.items->add("empty.comparison_b", last_item());
-    return hint_of(services_, "Decode A's tokens again with the policy of the panel: that run is B.");
+    return hint_of(services_, "Decode A's tokens again under the panel's policy, as B.");
   }
   const ModelInfo &a = context.a->run->model, &b = context.b->run->model;
   if (!same_shape(*context.a->run, *context.b->run) || a.vocab_size != b.vocab_size)
-    return say("A and B are runs of different models: they cannot be compared head by head.");
+    return say("A and B use different models, so their heads cannot be compared.");
   update(context);
-  if (!table_) return say("Counting ...");
-  say(table_->tokens + (context.b->preview ? "; B is a preview: nothing was decoded" : ""));
+  if (!table_) return say("Computing ...");
+  say(table_->tokens + (context.b->preview ? "; B is a preview, not measured" : ""));
   ImGui::BeginChild("rows");
   {
     const FontScope small(services_.theme->fonts.small);
     draw_rows("result", table_->came_of);
-    draw_rows("asked", differing(table_->asked));
+    draw_rows("settings", differing(table_->asked));
     say_alike();
   }
   ImGui::EndChild();
@@ -179,11 +179,11 @@ void ComparisonView::update(const ViewContext& context) {
   if (table) table_ = std::move(table);
 }
 
-/// What was asked of both alike, in a line.
+/// The settings that A and B share, in one line.
 void ComparisonView::say_alike() {
   std::string alike;
   for (const ComparisonRow& row : table_->asked) {
-    if (!row.differs()) alike += (alike.empty() ? "Alike: " : ", ") + row.name + " " + row.a;
+    if (!row.differs()) alike += (alike.empty() ? "Same: " : ", ") + row.name + " " + row.a;
   }
   if (alike.empty()) return;
   wrapped_text_in(services_.theme->palette.muted, alike);
@@ -194,7 +194,7 @@ void ComparisonView::draw_rows(const char* heading, const std::vector<Comparison
   if (rows.empty()) return;
   const std::array<const char*, 4> titles = {heading, "A", "B", "B − A"};
   const float padding = services_.theme->px(3), room = ImGui::GetContentRegionAvail().x;
-  // Widths of their own: columns sized by their contents would lay a wrapping text out one letter a line.
+  // Set widths: columns sized by their contents would wrap text one letter per line.
   const std::vector<float> widths = widths_of(titles, rows, room, padding);
   const std::size_t n = widths.size();
   const auto begin_table = [&](const std::string& id) {

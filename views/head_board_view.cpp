@@ -25,11 +25,10 @@ struct StrategyButton {
   const char *item, *label, *hint;
 };
 constexpr StrategyButton kStrategies[] = {
-    {HeadStrategy::a, "board.a", "A", "Whole layers: every fourth from layer 0 on is global, and the last"},
-    {HeadStrategy::b, "board.b", "B", "Whole layers: every fourth from layer 3 on is global, and the last"},
-    {HeadStrategy::c, "board.c", "C", "Heads drawn at random with the seed, as many as the share says"},
-    {HeadStrategy::d, "board.d", "D",
-     "The heads that keep most outside the window in this run, as many as the share says"},
+    {HeadStrategy::a, "board.a", "A", "Make every fourth layer global, from layer 0, and the last layer"},
+    {HeadStrategy::b, "board.b", "B", "Make every fourth layer global, from layer 3, and the last layer"},
+    {HeadStrategy::c, "board.c", "C", "Make a random share of the heads global, drawn with the seed"},
+    {HeadStrategy::d, "board.d", "D", "Make global the share of heads that keeps most outside the window in this run"},
 };
 
 std::string bytes_text(std::int64_t bytes) {
@@ -40,7 +39,7 @@ std::string bytes_text(std::int64_t bytes) {
   return format_number(value, 4) + " " + kUnits[unit];
 }
 
-/// Tokens at which bytes are said: the model's own length until somebody writes another.
+/// Context length for the memory estimate: the model's own until the user enters another.
 int context_of(const HeadBoard& board, const ModelInfo& model) {
   return board.context > 0 ? board.context : std::max(1, model.max_positions);
 }
@@ -58,15 +57,14 @@ void flip(HeadSet& global, KvHead head) { global.contains(head) ? global.remove(
 void HeadBoardView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
     empty_state(services_, context, "empty.head_board", "No heads yet",
-                "Run the model under a gate, or open a trace: here its heads are made global or local.", "Run",
-                "run.start");
+                "Run a gated policy or open a trace, then make its heads global or local here.", "Run", "run.start");
     return;
   }
   // Its buttons alone would fill it, and nothing could be seen of what they do.
   if (const ImVec2 room = ImGui::GetContentRegionAvail();
       room.x < services_.theme->px(kLeastWidth) || room.y < services_.theme->px(kLeastHeight))
     return too_little_room(services_, "heads");
-  if (!count_entries(context)) return text_in(services_.theme->palette.muted, "Counting ...");
+  if (!count_entries(context)) return text_in(services_.theme->palette.muted, "Computing ...");
   {
     const FontScope small(services_.theme->fonts.small);
     draw_strategies(context);
@@ -76,8 +74,8 @@ void HeadBoardView::draw(ViewContext& context) {
   draw_board(context);
 }
 
-/// What is said of the choice never takes the map's room: in a small region it is brief, the whole sentence is the tooltip,
-/// and what does not fit all the same is scrolled; in a very small one it is two lines, whose tooltip has all of it.
+/// The sentences never take the map's room. In a small region they are brief, with the whole text as the tooltip, and scroll
+/// if they still do not fit; in a very small one they are two lines, whose tooltip has all of them.
 void HeadBoardView::draw_sentences(ViewContext& context) {
   const Theme& theme = *services_.theme;
   const ImVec2 room = ImGui::GetContentRegionAvail();
@@ -140,7 +138,7 @@ bool HeadBoardView::count_entries(const ViewContext& context) {
   };
   if (auto entries = counting_.take()) take(std::move(*entries));
   const auto& run = context.a->run;
-  // What is known of another run says nothing of this one; of a run that grows it stands until it was counted again.
+  // Facts of another run do not hold for this one; those of a growing run are kept until they are counted again.
   const auto is_known = [&] { return entries_ && (entries_->run == run || run->status == RunStatus::running); };
   if (!counting_.is_busy() && recount_.due(RunKey(context.a), !is_known())) {
     const auto make = [run]() -> Entries { return {long_range_entries({run.get()}), run}; };
@@ -178,27 +176,26 @@ void HeadBoardView::draw_strategies(ViewContext& context) {
     board.rule.clear();
     refused_.clear();
   };
-  if (line_button(services_, "board.all", "All", "Every head is global: a dense cache", false)) by_hand(true);
-  if (line_button(services_, "board.none", "None", "Every head is local", false)) by_hand(false);
+  if (line_button(services_, "board.all", "All", "Make every head global (a dense cache)", false)) by_hand(true);
+  if (line_button(services_, "board.none", "None", "Make every head local", false)) by_hand(false);
   const HeadSet marked = context.marked_heads();
-  if (!marked.empty() &&
-      line_button(services_, "board.marked", "Marked", "The heads that are marked on the map are global", false)) {
+  if (!marked.empty() && line_button(services_, "board.marked", "Marked",
+                                     "Make the heads marked on the map global, all others local", false)) {
     board.global = marked;
     board.rule.clear();
     refused_.clear();
   }
   if (line_button(services_, "board.measure", "Measure",
-                  "Writes these heads as a directory, loads it and replays A's tokens under hybrid:heads=d, as B",
-                  false) &&
+                  "Save these heads, load them and replay A's tokens under hybrid:heads=d, as B", false) &&
       context.command)
     context.command("board.measure");
   if (line_button(services_, "board.export", "Export heads",
-                  "A DuoAttention directory, as kvscope heads --export duo:FOLDER writes it", false) &&
+                  "Export a DuoAttention folder, as kvscope heads --export duo:FOLDER does", false) &&
       context.command)
     context.command("board.export");
 }
 
-/// Share and seed of the strategies that have one, and the length that bytes are said of.
+/// Share and seed of the strategies that have one, and the context length for the memory estimate.
 void HeadBoardView::draw_numbers(ViewContext& context) {
   HeadBoard& board = context.selection->board;
   const Theme& theme = *services_.theme;
@@ -227,7 +224,7 @@ void HeadBoardView::draw_numbers(ViewContext& context) {
   int tokens = context_of(board, context.a->run->model);
   if (ImGui::InputInt("##context", &tokens, 0, 0)) board.context = std::clamp(tokens, 1, 1 << 24);
   services_.items->add_text("board.context", last_item(), std::to_string(tokens));
-  whole ? name("tokens") : hint_of(services_, "Tokens: the length that bytes are said of");
+  whole ? name("tokens") : hint_of(services_, "Context length for the memory estimate (tokens)");
   bool drawn_anew = false;
   if (strategy == HeadStrategy::c) {
     on_line(12, theme.px(80 + 5) + width("seed"));
@@ -253,7 +250,7 @@ void HeadBoardView::draw_facts(const ViewContext& context) {
   say("board.facts", p.text, facts, facts.ends_with(unit) ? facts.substr(0, facts.size() - unit.size()) : facts);
   if (!selection_.tied.empty())
     say("board.tied", p.warn,
-        std::to_string(selection_.tied.size()) + " heads keep equally many tokens at the cut; " +
+        std::to_string(selection_.tied.size()) + " heads tie at the cutoff; " +
             std::to_string(selection_.n_tied_chosen) +
             (selection_.n_tied_chosen == 1 ? " of them is global because it comes first"
                                            : " of them are global because they come first"));
@@ -266,13 +263,13 @@ void HeadBoardView::draw_facts(const ViewContext& context) {
               ? bytes_text(bytes.bytes) + " of " + bytes_text(bytes.dense) + ", " +
                     fixed_text(100 * static_cast<double>(bytes.bytes) / static_cast<double>(bytes.dense), 1) +
                     " % of a dense cache"
-              : "bytes are not known, as the run does not say head dimension and dtype";
+              : "memory unknown, because the run does not record head dimension and dtype";
   text += "; a local head keeps " + std::to_string(sizes.n_sink) + (sizes.n_sink == 1 ? " sink" : " sinks") +
           " and the " + std::to_string(sizes.window) + " newest tokens";
   say("board.bytes", p.text, text, text.substr(0, text.find(';')));
 }
 
-/// The likelihood that the study on show lets expect of these heads.
+/// The likelihood of these heads as the shown study predicts it.
 void HeadBoardView::draw_predicted(const ViewContext& context) {
   const OpenStudy* study = context.study();
   if (study == nullptr) return;
@@ -288,16 +285,16 @@ void HeadBoardView::draw_predicted(const ViewContext& context) {
   if (!prediction_) return;
   const HybridPrediction& p = *prediction_;
   std::string text = "NLL, predicted: " + std::string(p.nll_difference < 0 ? "−" : "+") +
-                     fixed_text(std::abs(p.nll_difference), 4) + " nats per token above dense, by " +
+                     fixed_text(std::abs(p.nll_difference), 4) + " nats per token against dense, from " +
                      fixed_text(100 * p.share, 1) + " % of the " + (p.signal.empty() ? "signal" : p.signal) +
-                     ", between the " + std::to_string(p.n_points) + " choices measured in " + study->name +
-                     " (each of them by the others alone: " + fixed_text(p.error, 4) + " off, root mean square)";
+                     ", interpolated between the " + std::to_string(p.n_points) + " choices measured in " +
+                     study->name + " (leave-one-out error " + fixed_text(p.error, 4) + ", root mean square)";
   const LocalSizes sizes = board_sizes(*context.a->run);
   if (p.window > 0 && (p.window != sizes.window || p.n_sink != sizes.n_sink))
-    text += "; local heads have " + std::to_string(p.n_sink) + " sinks and a window of " + std::to_string(p.window) +
-            " there";
+    text += "; local heads in that study have " + std::to_string(p.n_sink) + " sinks and a window of " +
+            std::to_string(p.window);
   say("board.predicted", services_.theme->palette.preview, text,
-      text.substr(0, text.find(", by ")) + ", " + fixed_text(p.error, 4) + " off");
+      text.substr(0, text.find(", from ")) + ", error " + fixed_text(p.error, 4));
 }
 
 /// The likelihood under exactly these heads, where a run has it.
@@ -307,16 +304,17 @@ void HeadBoardView::draw_measured(const ViewContext& context) {
   const auto local = local_heads_of(context.selection->board.global, run.model.n_layers, run.model.n_kv_heads);
   if (is_hybrid_of(context.b, local)) {
     const PairedNll nll = paired_nll(run, *context.b->run);
+    const bool running = context.b->run->status == RunStatus::running;
     std::string text = "NLL, measured: ", brief;
     if (nll.n == 0) {
-      text += "none yet";
+      text = running ? "NLL: measuring ..." : "NLL, measured: none";
     } else {
       text += fixed_text(nll.b, 4) + " in B, " + fixed_text(nll.a, 4) + " in A, " + (nll.b >= nll.a ? "+" : "−") +
               fixed_text(std::abs(nll.b - nll.a), 4) + " nats per token over the " + std::to_string(nll.n) +
               " tokens that both have";
       brief = text.substr(0, text.find(" nats "));
     }
-    if (context.b->run->status == RunStatus::running) text += ", so far", brief += ", so far";
+    if (running && nll.n > 0) text += " (running)", brief += " (running)";
     say("board.nll", p.good, text, nll.n == 0 ? text : brief);
   } else {
     say("board.nll", p.muted, "NLL: not measured for these heads.");
@@ -325,7 +323,7 @@ void HeadBoardView::draw_measured(const ViewContext& context) {
 
 LayerHeadMapOptions HeadBoardView::options_of(const ViewContext& context) const {
   LayerHeadMapOptions options;
-  options.metric = Metric::density;  // what the choice goes by, whatever the map shows
+  options.metric = Metric::density;  // what the choice uses, whatever the map shows
   options.colormap = services_.theme->maps;
   options.q = context.q();
   options.preview = context.a->preview;
@@ -347,7 +345,7 @@ void HeadBoardView::draw_board(ViewContext& context) {
   if (room.x < theme.px(90) || room.y < theme.px(70)) return;
   const LayerHeadMapOptions options = options_of(context);
   counted_.update({*context.a}, options);
-  if (counted_.empty()) return text_in(theme.palette.muted, "Counting ...");
+  if (counted_.empty()) return text_in(theme.palette.muted, "Computing ...");
   const LayerHeadMapOptions drawn = counted_.with_look(options);
   if (rebuild_.due({counted_.n(), drawn, room.x, room.y, theme.scale, theme.dark})) {
     drawing_.set(

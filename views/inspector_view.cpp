@@ -33,7 +33,7 @@ std::string metric_text(float value) { return std::isnan(value) ? "–" : format
 void InspectorView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
     empty_state(services_, context, "empty.inspector", "Nothing selected",
-                "What is under the cursor is explained here.", "", "");
+                "Details of the selected token and head appear here.", "", "");
     return;
   }
   const Cursor at = context.cursor_in(*context.a->run);
@@ -49,16 +49,14 @@ void InspectorView::draw(ViewContext& context) {
     services_.items->add(item, last_item());
     hint_of(services_, hint);
   };
-  button("inspector.pin", "Pin", "Keeps the selected token of this head in sight, or lets it go (P)", "pin.toggle",
-         true);
-  button("inspector.notes", "Notes", "The pins of this text and what is noted of them and of the run (Shift+P)",
-         "notes.show", false);
+  button("inspector.pin", "Pin", "Pin or unpin the selected token in this head (P)", "pin.toggle", true);
+  button("inspector.notes", "Notes", "Open the notes on this run and its pins (Shift+P)", "notes.show", false);
   if (context.a->preview) preview_badge(services_);
   const ImVec2 min = ImGui::GetCursorScreenPos();
   if (at.token < 0) {
     wrapped_text_in(
         services_.theme->palette.muted,
-        "Click a token in the strip, or a line in the timeline; Alt+. and Alt+, go from one token to the next.");
+        "Click a token in the strip or a line in the timeline. Alt+. and Alt+, go to the next and previous token.");
   } else {
     draw_token(context, at);
   }
@@ -90,7 +88,7 @@ void InspectorView::draw_token(ViewContext& context, const Cursor& at) {
 
 void InspectorView::draw_token_rows(const ViewContext& context, const HeadAtQuery& head, int token) {
   const RunRecord& run = *head.run;
-  const std::string so_far = run.oracle_horizon < run.n_tokens() ? " so far" : "";
+  const std::string partial = run.oracle_horizon < run.n_tokens() ? " (partial)" : "";
   const auto number = [](float v, const char* none) { return std::isnan(v) ? std::string(none) : format_number(v, 4); };
   InspectorRows rows(services_, "token");
   if (!rows) return;
@@ -100,7 +98,7 @@ void InspectorView::draw_token_rows(const ViewContext& context, const HeadAtQuer
     // By the query before it: that of the first token of the answer is the prompt's last.
     const bool dense = token > 0 && token <= run.prompt_len && dense_prompt_;
     rows.add("log-probability",
-             number(run.logprobs[token], "none: the first token") + (dense ? ", dense: no policy had acted" : ""));
+             number(run.logprobs[token], "none: the first token") + (dense ? ", dense: no policy yet" : ""));
   }
   const TokenState state = head.state(token);
   rows.add("state", std::string(state_name(state)) + ": " + std::string(state_definition(state)));
@@ -110,16 +108,16 @@ void InspectorView::draw_token_rows(const ViewContext& context, const HeadAtQuer
     rows.add(("in " + b->label).c_str(), life_line(*b->run, head.layer, head.kv_head, token));
   rows.add("score", score_text(run, head.layer, head.kv_head, token));
   if (head.reads().selects()) {
-    rows.add("read by this query", (!head.reads().tells_tokens()   ? "not known: slots were used again; "
+    rows.add("read by this query", (!head.reads().tells_tokens()   ? "unknown: slots were reused; "
                                     : state == TokenState::unread  ? "no; "
-                                    : state == TokenState::evicted ? "no, it has left; "
+                                    : state == TokenState::evicted ? "no, evicted; "
                                                                    : "yes; ") +
                                        std::to_string(head.reads().n_read()) + " of " +
-                                       std::to_string(head.reads().n_kept()) + " kept tokens are");
+                                       std::to_string(head.reads().n_kept()) + " kept tokens read");
   }
   const float mass = mass_at(run, head.layer, head.kv_head, token);
-  rows.add("future mass", number(mass, "unknown") + (std::isnan(mass) ? "" : so_far));
-  rows.add("oracle", oracle_line(*context.a, head, token) + (oracle_judges_ ? so_far : ""));
+  rows.add("future mass", number(mass, "unknown") + (std::isnan(mass) ? "" : partial));
+  rows.add("oracle", oracle_line(*context.a, head, token) + (oracle_judges_ ? partial : ""));
 }
 
 /// At the query, and of an evicted token at its eviction too: two questions, which may have two answers.
@@ -128,21 +126,22 @@ const std::string& InspectorView::oracle_line(const ShownRun& shown, const HeadA
   const Verdict verdict = head.verdict(token);
   const std::string at_query = " at query " + std::to_string(head.q);
   oracle_line_ =
-      verdict == Verdict::none ? "no choice to judge" + at_query : std::string(verdict_name(verdict)) + at_query;
+      verdict == Verdict::none ? "no choice needed" + at_query : std::string(verdict_name(verdict)) + at_query;
   const std::int32_t evict_at = lifetime_of(*head.run, head.layer, head.kv_head, token);
   VerdictOfEviction of_eviction;
   if (evict_at <= head.q) of_eviction = eviction_verdict(*head.run, head.layer, head.kv_head, token);
   if (of_eviction.verdict != EvictionVerdict::unknown) {
-    oracle_line_ += "; at its eviction, query " + std::to_string(evict_at) + ", " +
-                    (of_eviction.by_quarter ? "an oracle of 25 % of the run" : "it") +
-                    (of_eviction.verdict == EvictionVerdict::wrong ? " would have kept it" : " would not have kept it");
+    oracle_line_ +=
+        "; at its eviction, query " + std::to_string(evict_at) + ", " +
+        (of_eviction.by_quarter ? "an oracle with 25 % of the run" : "the oracle") +
+        (of_eviction.verdict == EvictionVerdict::wrong ? " would have kept it" : " would have evicted it too");
   }
   oracle_judges_ = verdict != Verdict::none || of_eviction.verdict != EvictionVerdict::unknown;
   rebuild_oracle_.done();
   return oracle_line_;
 }
 
-/// What became of the selected token in the head under the mouse.
+/// The selected token's state in the head under the mouse.
 void InspectorView::draw_head_card(const RunRecord& run, const Cursor& at, KvHead head) const {
   const std::string text = "Layer " + std::to_string(head.layer) + " · KV head " + std::to_string(head.kv_head) + ": " +
                            std::string(state_name(HeadAtQuery(run, head.layer, head.kv_head, at.q).state(at.token)));
@@ -173,7 +172,7 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
                                                      std::to_string(n_layers * n_heads) + " heads";
   text_in(theme.palette.text, retained);
   services_.items->add_text("inspector.retained", last_item(), retained);
-  wrapped_text_in(theme.palette.muted, "every layer (down) and KV head (across); a click goes there");
+  wrapped_text_in(theme.palette.muted, "layers down, KV heads across; click to go there");
   const float cell = std::clamp(theme.px(150) / static_cast<float>(n_layers), theme.px(3), theme.px(14));
   const float wide = std::clamp(theme.px(220) / static_cast<float>(n_heads), cell, theme.px(28));
   const ImVec2 a = ImGui::GetCursorScreenPos(),
@@ -207,8 +206,8 @@ void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, boo
     if (!oracle.empty())
       hint_of(services_, name + " (" + oracle +
                              ") of this head. Recall: the share of the oracle's k tokens that the policy "
-                             "keeps too; k does not count sinks and window" +
-                             (shared_ ? ", and one oracle judges A and B." : "."));
+                             "also keeps. k excludes sinks and window." +
+                             (shared_ ? " One oracle judges A and B." : ""));
   };
   const auto label = [&](const OracleMean& a, const OracleMean& b) {
     return with_b ? oracle_label(whose, a, b) : oracle_label(whose, a);
@@ -258,7 +257,7 @@ void InspectorView::draw_marked(const ViewContext& context) {
   section(std::to_string(heads.size()) + (heads.size() == 1 ? " marked head" : " marked heads, mean"));
   const ShownRun* b = shown_beside(context);
   const auto means = marked_.rows(context, b, b != nullptr ? context.cursor_in(*b->run).q : 0);
-  if (!means) return text_in(services_.theme->palette.muted, "Counting ...");
+  if (!means) return text_in(services_.theme->palette.muted, "Computing ...");
   InspectorRows rows(services_, "marked", true);
   if (!rows) return;
   const auto of_run = [&](const std::string& id, const std::string& name, const std::vector<MarkedHeads::Row>& of) {
@@ -268,7 +267,7 @@ void InspectorView::draw_marked(const ViewContext& context) {
     }
     for (const MarkedHeads::Row& one : of) rows.add(one.label, id + " " + one.metric, one.marked, one.all);
   };
-  of_run("marked", b != nullptr ? context.a->label : "of", means->a);
+  of_run("marked", b != nullptr ? context.a->label : "mean over", means->a);
   if (b != nullptr) of_run("marked_b", b->label, means->b);
 }
 
@@ -298,7 +297,7 @@ void InspectorView::draw_policy(const ViewContext& context, const Cursor& at, co
   const auto of_b = [&](std::string text) {
     return b != nullptr ? std::optional<std::string>(std::move(text)) : std::nullopt;
   };
-  if (b != nullptr) {  // lines of their own: in a column of a narrow inspector "StreamingLLM" would be broken
+  if (b != nullptr) {  // separate lines: a column of a narrow inspector would break "StreamingLLM"
     const auto line = [&](const char* item, const ShownRun& shown, const PolicySpec& of) {
       const std::string text = of_run(shown, std::string(policy_of(of).info.title));
       wrapped_text_in(services_.theme->palette.text, text);
@@ -354,10 +353,10 @@ void InspectorView::draw_numbers(const ViewContext& context, const Cursor& at, c
 void InspectorView::draw_judge(const ViewContext& context, const OracleAnswers& answers) {
   const bool none = context.a->run->future_mass.empty() && context.b->run->future_mass.empty();
   if (none) return;
-  std::string text = answers.common.empty() ? "Each by the oracle of its own run: their texts part."
-                                            : "Both by one " + answers.common + " in the mean of the heads.";
+  std::string text = answers.common.empty() ? "A and B have different text, so each is judged by its own oracle."
+                                            : "A and B are judged by one " + answers.common + " (mean over heads).";
   if (!answers.common.empty() && (counts_.mass_recall() > 1 || counts_b_.mass_recall() > 1))
-    text += " A head that keeps more tokens than that oracle may have more than all of its mass.";
+    text += " A head that keeps more tokens than this oracle can have a mass recall above 1.";
   const FontScope small(services_.theme->fonts.small);
   wrapped_text_in(services_.theme->palette.muted, text);
   services_.items->add_text("inspector.judge", last_item(), text);

@@ -62,7 +62,8 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
     text_in(p.text, why);
     services_.items->add_text("map.hover_why", last_item(), why);
   }
-  if (info.needs_oracle && run.oracle_horizon < run.n_tokens()) text_in(p.warn, "so far");
+  if (info.needs_oracle && run.oracle_horizon < run.n_tokens())
+    text_in(p.warn, "partial: the oracle has not seen every query");
   const int group = run.model.n_kv_heads > 0 ? run.model.n_heads / run.model.n_kv_heads : 0;
   if (group > 1) {
     text_in(p.muted,
@@ -70,7 +71,7 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
   }
   text_in(p.muted, info.definition);
   if (info.needs_oracle && drawn_.compare != MapCompare::none && !counted_.maps().common_oracle.empty())
-    text_in(p.muted, "Here A and B by one " + counted_.maps().common_oracle + ".");
+    text_in(p.muted, "A and B are judged by one " + counted_.maps().common_oracle + ".");
   if (const std::string& own = counted_.maps().own_oracle; !own.empty() && part == 0) {
     text_in(p.muted, own.substr(1));
     services_.items->add_text("map.hover_oracle", last_item(), own.substr(1));

@@ -31,8 +31,7 @@ bool has_text(const Figure& figure, const std::string& utf8) {
 void LayerHeadMapView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
     empty_state(services_, context, "empty.layer_head_map", "No heads yet",
-                "Run the model on a prompt, or open a trace: each layer's KV heads appear here with what they keep.",
-                "Run", "run.start");
+                "Run a prompt or open a trace to see what each layer's KV heads keep.", "Run", "run.start");
     return;
   }
   little_room_ = ImGui::GetContentRegionAvail().y < services_.theme->px(kLittleRoom);
@@ -94,7 +93,7 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
     }
   } else if (drawable(context.b)) {
     cut_text_in(services_, services_.theme->palette.warn,
-                "B has other layers and heads: it cannot be compared cell by cell.");
+                "B has different layers or heads: no cell-by-cell comparison.");
   }
   MapLook& look = context.selection->map;
   if (draw_look_buttons(
@@ -123,9 +122,10 @@ void LayerHeadMapView::draw_set(ViewContext& context) {
     look.clip = look.clip_b = {};
   }
   const FontScope small(services_.theme->fonts.small);
-  const std::string at = context.selection->q ? ", at query " + std::to_string(*context.selection->q) + " or its last"
-                                              : ", each at its last query";
-  // What was counted may be a query or a metric behind: then no run is said to have no value.
+  const std::string at = context.selection->q
+                             ? ", at query " + std::to_string(*context.selection->q) + " or the run's last"
+                             : ", each at its last query";
+  // The counts may lag by a query or a metric: then no run is reported as having no value.
   const LayerHeadMapOptions now = options_of(context), of = counted_.empty() ? now : counted_.with_look(now);
   const bool is_now = !counted_.empty() && of.metric == now.metric && of.q == now.q && of.compare == MapCompare::none &&
                       counted_.maps().counts.all == static_cast<int>(context.set->size());
@@ -133,7 +133,8 @@ void LayerHeadMapView::draw_set(ViewContext& context) {
                                   : describe_aggregate(look.aggregate, context.set->size()) + at;
   draw_note(services_.theme->palette.accent, text);
   services_.items->add_text("map.set", last_item(), text);
-  if (line_button(services_, "map.run_a", "A alone", "No set of runs", false, true)) context.selection->runs.clear();
+  if (line_button(services_, "map.run_a", "A only", "Show A instead of the set of runs", false, true))
+    context.selection->runs.clear();
 }
 
 /// "4 of 90 heads marked"; empty where none is.
@@ -151,13 +152,12 @@ void LayerHeadMapView::draw_marked(ViewContext& context) {
   const std::string text = marked_text(context);
   ImGui::AlignTextToFramePadding();
   const float room = ImGui::GetContentRegionAvail().x;
-  if (text.empty()) return cut_text_in(services_, services_.theme->palette.faint, "A drag over heads marks them.");
+  if (text.empty()) return cut_text_in(services_, services_.theme->palette.faint, "Drag over heads to mark them.");
   const float button =
       ImGui::CalcTextSize("All heads").x + 2 * ImGui::GetStyle().FramePadding.x + services_.theme->px(4);
   cut_text_in(services_, services_.theme->palette.accent, text, std::max(1.f, room - button));  // never a second line
   services_.items->add_text("map.marked", last_item(), text);
-  if (line_button(services_, "map.unmark", "All heads", "No head is marked: every view is about all of them (Esc)",
-                  false))
+  if (line_button(services_, "map.unmark", "All heads", "Clear the marks: every view covers all heads (Esc)", false))
     context.selection->heads = {};
 }
 
@@ -172,7 +172,7 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
   const FontScope small(services_.theme->fonts.small);
   draw_note(services_.theme->palette.warn, run.future_mass.empty()
                                                ? why_no_recall(run, context.a->preview)
-                                               : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) +
+                                               : "Partial: the oracle has seen " + std::to_string(run.oracle_horizon) +
                                                      " of " + std::to_string(run.n_tokens()) + " queries.");
 }
 
@@ -185,10 +185,10 @@ void LayerHeadMapView::say_why_none(const ViewContext& context) {
   const std::vector<const RunRecord*> runs = counted_.runs();
   const auto why = [&](std::size_t i) {
     if (!counted_.maps().common_oracle.empty() && CommonOracle::of(*runs[0], *runs[1])->asks(of.q))
-      return std::string("The common oracle has room for every token here.");
+      return std::string("The shared oracle has room for every token here.");
     const bool is_preview = i == 0 ? context.a->preview : context.b != nullptr && context.b->preview;
     if (is_preview && is_decoded_only(of.metric))
-      return std::string("Nothing was decoded for a preview: decode again to measure it.");
+      return std::string("A preview is not measured: decode again to measure it.");
     const bool no_oracle = metric_info(of.metric).needs_oracle && runs[i]->future_mass.empty();
     return no_oracle ? why_no_recall(*runs[i], is_preview) : why_no_value(*runs[i], of.metric, of.q);
   };

@@ -31,7 +31,7 @@ TokenStripOptions LayerStripPane::figure(const ViewContext& context, const Curso
   const TokenSpan span = shown_span(*context.selection, context.a->run->n_tokens());
   TokenStripOptions options;
   options.q = at.q;
-  options.first = std::min(span.begin, at.q);  // tokens behind q are not read yet
+  options.first = std::min(span.begin, at.q);  // tokens after q are not read yet
   options.count = std::clamp(std::min(span.end, at.q + 1) - options.first, 1, kMaxStripTokens);
   options.evictable_only = false;
   options.bands = 1;
@@ -190,14 +190,14 @@ void LayerStripPane::draw_card(const RunRecord& run, std::int32_t q, int layer, 
   const Palette& p = services_.theme->palette;
   const LayerStrip strip = layer_strip(run, q, SpanCells(tokens, 1));
   const float heads = strip.heads[static_cast<std::size_t>(layer)];
-  const std::string of = " of " + std::to_string(run.evict_at.n_kv_heads()) + " KV heads retain ";
+  const std::string of = " of " + std::to_string(run.evict_at.n_kv_heads()) + " KV heads keep ";
   std::string text = "layer " + std::to_string(layer) + ": ";
   if (tokens.begin > q) {
-    text += "not read at query " + std::to_string(q);
+    text += "not read yet at query " + std::to_string(q);
   } else if (std::isnan(heads)) {
-    text += "kept by rule: sinks and window";
+    text += "always kept: sinks and window";
   } else {
-    text += format_number(heads, 3) + of + (tokens.size() > 1 ? "them in the mean" : "it");
+    text += format_number(heads, 3) + of + (tokens.size() > 1 ? "them on average" : "it");
   }
   const HoverCard card(services_);
   if (tokens.size() == 1) {

@@ -43,18 +43,16 @@ std::string lines_of(const std::vector<LayerSeries>& all) {
 std::string parted_words(const RunRecord& a, const RunRecord& b, std::int32_t q) {
   const int common = common_prefix(a, b);
   if (!tokens_part(a, b) || resolve_query(a, q) < common) return {};
-  return ". The texts differ from " + std::to_string(common) + " on: A and B beside each other, each of its own";
+  return ". Texts differ from token " + std::to_string(common) + ": A and B are side by side, each with its own text";
 }
 
 }  // namespace
 
 void MetricByLayerView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
-    empty_state(
-        services_, context, "empty.metric_by_layer", "No layers yet",
-        "Run the model on a prompt, or open a trace: the map's metric appears here layer by layer, a dot for each "
-        "KV head.",
-        "Run", "run.start");
+    empty_state(services_, context, "empty.metric_by_layer", "No layers yet",
+                "Run a prompt or open a trace to see the map's metric layer by layer, one dot per KV head.", "Run",
+                "run.start");
     return;
   }
   const MetricByLayerOptions options = options_of(context);
@@ -104,7 +102,7 @@ void MetricByLayerView::draw_note(const MetricByLayerOptions& options) const {
   const auto& series = shown_.distributions.series;
   const bool none = !series.empty() && shown_.options.metric == options.metric &&
                     std::ranges::all_of(series, [](const LayerSeries& s) { return std::isnan(s.mean); });
-  if (none) text += info.needs_oracle ? ": no value, as no oracle had to choose here" : ": no value here";
+  if (none) text += info.needs_oracle ? ": no value, because no choice was needed here" : ": no value here";
   if (shown_.options.metric == options.metric) {
     text += lines_of(series);
     if (const std::string& oracle = shown_.distributions.oracle; !oracle.empty())

@@ -20,9 +20,8 @@ constexpr std::int64_t kCheap = 4'000'000;
 void RunCurvesView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
     empty_state(services_, context, "empty.run_curves", "No run yet",
-                "Run the model on a prompt, or open a trace: its likelihood, its cache and its recall appear here from "
-                "position to position.",
-                "Run", "run.start");
+                "Run a prompt or open a trace to see its likelihood, cache and recall position by position.", "Run",
+                "run.start");
     return;
   }
   draw_header(context);
@@ -40,7 +39,7 @@ void RunCurvesView::draw(ViewContext& context) {
   const bool with_b = options.compare != MapCompare::none;
   if (!build(context, {RunKey(context.a), RunKey(with_b ? context.b : nullptr), options, room.x, room.y,
                        services_.theme->scale, services_.theme->dark})) {
-    text_in(services_.theme->palette.muted, "Counting ...");
+    text_in(services_.theme->palette.muted, "Computing ...");
     return;
   }
   const ImVec2 origin = ImGui::GetCursorScreenPos();
@@ -62,18 +61,18 @@ void RunCurvesView::draw_header(ViewContext& context) {
   const std::string why = why_no_curve_of_b(context);
   if (why.empty() || compare_ == 0) return;
   const FontScope small(services_.theme->fonts.small);
-  wrapped_text_in(services_.theme->palette.warn, "No curve of B: " + why);
+  wrapped_text_in(services_.theme->palette.warn, "No curve for B: " + why);
   services_.items->add_text("curves.no_b", last_item(), why);
 }
 
-/// Behind the buttons where there is room, else below them and cut at the edge: how many positions a point of the line
-/// stands for. Nothing where it is one.
+/// After the buttons where there is room, else below them and cut at the edge: how many positions each point of the line
+/// averages. Nothing where it is one.
 void RunCurvesView::draw_mark(const ViewContext& context) {
   if (!refusal(context).empty()) return;
   const CurvesOptions options = options_of(context);
   const std::string positions = positions_of_a_point(n_shown(context, options), options.points);
   if (positions.empty()) return;
-  const std::string text = "mean of " + positions + " a point";
+  const std::string text = "mean of " + positions + " per point";
   const FontScope small(services_.theme->fonts.small);
   const float gap = services_.theme->px(10), right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
   if (ImGui::GetItemRectMax().x + gap + ImGui::CalcTextSize(text.c_str()).x <= right) {
@@ -83,10 +82,10 @@ void RunCurvesView::draw_mark(const ViewContext& context) {
   text_in(services_.theme->palette.muted, cut_to(text, right - ImGui::GetCursorScreenPos().x));
   services_.items->add_text("curves.mean_of", last_item(), text);
   const std::string band = info_of(options.quantity).spread_of.empty() ? "The band" : "The darker band";
-  hint_of(services_, "M" + text.substr(1) + ". The line goes through at most " + std::to_string(options.points) +
-                         " points, each the mean of positions that follow each other. " + band +
-                         " goes from the least to the greatest of these positions, so that no peak is lost. Zoomed in "
-                         "far enough (wheel) every position has a point of its own.");
+  hint_of(services_, "M" + text.substr(1) + ". The line has at most " + std::to_string(options.points) +
+                         " points, each the mean of consecutive positions. " + band +
+                         " spans the smallest to the largest of them, so no peak is lost. Zoom in (wheel) until every "
+                         "position has its own point.");
 }
 
 CurvesOptions RunCurvesView::options_of(const ViewContext& context) const {
@@ -96,7 +95,7 @@ CurvesOptions RunCurvesView::options_of(const ViewContext& context) const {
   options.name_a = context.a->label;
   options.heads = context.marked_heads();
   if (drawable(context.b) && why_no_curve_of_b(context).empty())
-    options.compare = static_cast<MapCompare>(compare_);  // else A's stands alone
+    options.compare = static_cast<MapCompare>(compare_);  // else A's alone
   take_span(context, options);
   if (options.compare == MapCompare::none) return options;
   options.preview_b = context.b->preview;
@@ -112,12 +111,12 @@ void RunCurvesView::take_span(const ViewContext& context, CurvesOptions& options
   options.count = std::min(span.end, std::max(span.begin + 1, axis_length(context, options.compare))) - span.begin;
 }
 
-/// Another model has no curve beside A's; a preview has no likelihood of its own, and under another window no recall.
+/// Another model has no curve beside A's; a preview has no likelihood, and under another window no recall.
 std::string RunCurvesView::why_no_curve_of_b(const ViewContext& context) const {
   if (!drawable(context.b)) return {};
-  if (!same_shape(*context.a->run, *context.b->run)) return "its model has other layers or KV heads.";
+  if (!same_shape(*context.a->run, *context.b->run)) return "its model has different layers or KV heads.";
   const RunQuantity quantity = run_quantities()[static_cast<std::size_t>(quantity_)].quantity;
-  if (context.b->preview && !previews(quantity)) return "nothing was decoded for a preview.";
+  if (context.b->preview && !previews(quantity)) return "a preview is not measured.";
   return quantity == RunQuantity::recall ? why_no_recall(*context.b->run, context.b->preview) : std::string();
 }
 
@@ -125,15 +124,14 @@ std::string RunCurvesView::refusal(const ViewContext& context) const {
   const CurvesOptions options = options_of(context);
   const RunRecord& run = *context.a->run;
   if (options.preview && !previews(options.quantity))
-    return "Nothing was decoded for a preview: decode it to see its " + std::string(info_of(options.quantity).title) +
-           ".";
+    return "A preview is not measured: decode it to see its " + std::string(info_of(options.quantity).title) + ".";
   if (options.quantity == RunQuantity::recall && run.future_mass.empty()) return why_no_recall(run, options.preview);
   if (options.quantity == RunQuantity::output_error && run.output_error.empty())
     return "Output error was not measured in this run.";
   if (options.compare == MapCompare::difference && common_prefix(run, *context.b->run) == 0)
-    return "The texts of A and B differ from the first token on: there is no difference to take.";
+    return "A and B differ from the first token, so there is nothing to subtract.";
   if (options.first >= axis_length(context, options.compare))
-    return "The texts of A and B differ before the part that is shown: there is no difference to take.";
+    return "A and B differ before the shown part, so there is nothing to subtract.";
   return {};
 }
 

@@ -37,7 +37,7 @@ class RunCurvesView final : public View {
   /// Why there is nothing to draw; empty if there is.
   std::string why_no_curve_of_b(const ViewContext& context) const;
   std::string refusal(const ViewContext& context) const;
-  /// Whether a picture is there: a long one is made on a thread of its own.
+  /// Whether a picture is there: a long one is made on a separate thread.
   bool build(const ViewContext& context, const Key& key);
   int axis_length(const ViewContext& context, MapCompare compare) const;
   /// Positions that the picture goes over.

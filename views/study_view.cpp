@@ -21,8 +21,8 @@ constexpr float kLeastPicture = 130,
 void StudyView::draw(ViewContext& context) {
   if (context.studies == nullptr || context.studies->all.empty()) {
     empty_state(services_, context, "empty.study", "No study is open",
-                "Open what kvscope sweep or kvscope hybrid has written: each point of it can be looked at, and its run "
-                "opened here. The curve of a training (NAME_loss.csv) is drawn as it grows.",
+                "Open a sweep or hybrid study to explore its points and reopen their runs. A training log "
+                "(NAME_loss.csv) is drawn as it grows.",
                 "Open a study", "study.open");
     return;
   }
@@ -144,14 +144,14 @@ std::string StudyView::describe(const StudyTable& study, const DrawnPoint& point
   };
   const FigureOptions& options = known_options_;
   const auto* lines = std::get_if<StudyLinesOptions>(&options);
-  std::string text = p.n > 1 ? std::to_string(p.n) + " rows, their mean" : point_name(study, p.row);
+  std::string text = p.n > 1 ? "mean of " + std::to_string(p.n) + " rows" : point_name(study, p.row);
   if (lines != nullptr) text += "\n" + say(lines->pick.x, p.x);
   text += "\n" + say(point.quantity, p.y);
   if (!std::isnan(p.low) && !std::isnan(p.high))
     text += " (" + number_text(p.low, 4) + " to " + number_text(p.high, 4) + ")";
   if (!std::isnan(p.smooth))
     text += "\nmean of the last " + std::to_string(lines->smooth) + ": " + number_text(p.smooth, 4);
-  if (p.on_front) text += p.is_knee ? "\non the front, its knee" : "\non the front";
+  if (p.on_front) text += p.is_knee ? "\non the front (knee)" : "\non the front";
   return text;
 }
 

@@ -47,7 +47,7 @@ class StudyView final : public View {
   /// Of the study on show; looked up anew when the look is another.
   const FigureOptions& options_of(const ViewContext& context) const;
   static Picture make(const Key& key, const FigureStyle& style);
-  /// Whether a picture is there: a large one is made on a thread of its own.
+  /// Whether a picture is there: a large one is made on a separate thread.
   bool build(const Key& key);
   void draw_picture(ViewContext& context, ImVec2 room);
   void handle_mouse(ViewContext& context, ImVec2 origin);

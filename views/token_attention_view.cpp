@@ -11,18 +11,17 @@ namespace kvscope::views {
 
 void TokenAttentionView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
-    empty_state(
-        services_, context, "empty.token_attention", "No run yet",
-        "Run the model on a prompt, or open a trace: what later queries give to the selected token appears here.",
-        "Run", "run.start");
+    empty_state(services_, context, "empty.token_attention", "No run yet",
+                "Run a prompt or open a trace to see the attention that the selected token receives.", "Run",
+                "run.start");
     return;
   }
   constexpr std::array<std::string_view, 2> kScales = {"Logarithmic", "Linear"};
   segmented(services_, "attention.scale", kScales, {}, scale_);
   const Cursor at = context.cursor_in(*context.a->run);
   if (at.token < 0)
-    return note(context, "Select a token: what later queries give it, in the selected head, stands here.");
-  if (context.attention == nullptr) return note(context, "There is no engine that could be asked.");
+    return note(context, "Select a token to see the attention it receives from later queries in this head.");
+  if (context.attention == nullptr) return note(context, "This view needs the engine, which is not available.");
   context.attention->wanted = true;
   if (!answered(context))
     return note(context, context.attention->why_not.empty() ? "Reading ..." : context.attention->why_not);

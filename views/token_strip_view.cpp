@@ -18,17 +18,17 @@ constexpr float kChipPad = 2.5f, kChipGap = 1, kLineGap = 5, kGutter = 46;  // d
 
 constexpr std::array<std::string_view, 2> kRowChoices = {"Text", "Layers"};
 constexpr std::array<std::string_view, 2> kRowHints = {
-    "The prompt and the answer as text, coloured for one head.",
-    "Layers as rows, tokens as columns: how many KV heads of the layer retain the token at the scrub position."};
+    "Show the prompt and the answer as text, coloured for one head.",
+    "Show layers as rows and tokens as columns: how many KV heads of the layer keep the token at this query."};
 constexpr std::array<std::string_view, 4> kModes = {"State", "Score", "Heads keeping", "Oracle"};
 constexpr std::array<std::string_view, 4> kModeHints = {
-    "What the token is to this head at the scrub position: sink, window, kept or evicted.",
-    "Raw retention score of the token in this head, from the 2nd to the 98th percentile. Outlined: no score.",
-    "How many KV heads of this layer still see the token. Outlined: sinks and window, which the rule keeps in all.",
-    "The policy's choice against that of the run's oracle, which holds as many tokens as this head keeps at the scrub "
-    "position, or as many as the run states."};
+    "Colour by the token's state in this head at this query: sink, window, kept or evicted.",
+    "Colour by the raw score in this head, 2nd to 98th percentile. Outlined: no score.",
+    "Colour by how many KV heads of this layer keep the token. Outlined: sinks and window, which are always kept.",
+    "Colour by the policy's choice against the oracle's. The oracle holds as many tokens as this head keeps at this "
+    "query, or as many as the run specifies."};
 
-/// "window; evicted at 2391, 64 queries old", and once where what it is and what becomes of it are the same.
+/// "window; evicted at 2391, 64 queries old", and only the latter where the state is the same.
 std::string state_line(const HeadAtQuery& head, std::int32_t t) {
   const std::string state(state_name(head.state(t))), life = life_line(*head.run, head.layer, head.kv_head, t);
   return life.starts_with(state) ? life : state + "; " + life;
@@ -39,8 +39,7 @@ std::string state_line(const HeadAtQuery& head, std::int32_t t) {
 void TokenStripView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
     empty_state(services_, context, "empty.token_strip", "No tokens yet",
-                "Run the model on a prompt, or open a trace: each token appears here as it is read or written.", "Run",
-                "run.start");
+                "Run a prompt or open a trace to see each token here, as it is read or written.", "Run", "run.start");
     return;
   }
   const RunRecord& run = *context.a->run;
@@ -67,7 +66,7 @@ std::optional<ViewFigure> TokenStripView::figure(const ViewContext& context) con
   if (context.selection->layers) return ViewFigure{layers_.figure(context, at), {context.a->run}};
   TokenStripOptions options;
   options.q = at.q;
-  options.first = std::min(shown_first_, at.q);  // tokens behind q are not read yet
+  options.first = std::min(shown_first_, at.q);  // tokens after q are not read yet
   options.count = std::clamp(shown_end_ > 0 ? shown_end_ - options.first : run.n_tokens(), 1, kMaxStripTokens);
   options.evictable_only = false;
   options.layer = at.layer;
@@ -94,7 +93,7 @@ void TokenStripView::draw_header(ViewContext& context) {
   std::string title = head_title(context);
   const std::string label = context.b != nullptr ? context.a->label + ": " : "";
   if (context.selection->layers) {
-    title = label + "KV heads retaining each token, by layer";
+    title = label + "KV heads keeping each token, by layer";
   } else if (context.selection->colour == ColourMode::kept_heads) {
     title = label + "Layer " + std::to_string(context.cursor_in(run).layer) + ", all " +
             std::to_string(run.evict_at.n_kv_heads()) + " KV heads";
@@ -102,8 +101,7 @@ void TokenStripView::draw_header(ViewContext& context) {
   draw_text(theme.fonts.bold, theme.palette.text, title);
   services_.items->add_text("strip.title", last_item(), title);
   ImGui::SameLine();
-  text_in(theme.palette.muted,
-          "as query " + std::to_string(context.q()) + " of " + std::to_string(run.n_tokens() - 1) + " sees it");
+  text_in(theme.palette.muted, "at query " + std::to_string(context.q()) + " of " + std::to_string(run.n_tokens() - 1));
   if (!context.selection->brush.empty()) {
     ImGui::SameLine(0, theme.px(18));
     const std::string line = brush_.line(context);
@@ -156,7 +154,7 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   lines_.break_at(run, std::max(theme.px(60), size.x - gutter - theme.px(12)), 2 * theme.px(kChipPad),
                   theme.px(kChipGap));
   pane_ = size;
-  if (held >= 0) scroll_y_ = ImGui::GetScrollY();  // nobody has scrolled, whatever the new size made of it
+  if (held >= 0) scroll_y_ = ImGui::GetScrollY();  // the user has not scrolled, whatever the new size did
   scroll_to_selection(context, line_height);
   if (held >= 0 && !scrolled_ && !followed_) {
     const float least = std::max(0.f, pane.y - 2 * line_height);
@@ -376,15 +374,15 @@ void TokenStripView::draw_hover_card(const HeadAtQuery& head, int token) {
   text_in(p.text, state);
   services_.items->add_text("strip.card", last_item(), state);
   const float mass = mass_at(run, head.layer, head.kv_head, token);
-  const std::string so_far = run.oracle_horizon < run.n_tokens() ? " so far" : "";
+  const std::string partial = run.oracle_horizon < run.n_tokens() ? " (partial)" : "";
   text_in(p.muted, "score: " + score_text(run, head.layer, head.kv_head, token) + " · future attention mass " +
-                       (std::isnan(mass) ? "unknown" : format_number(mass, 3) + so_far));
+                       (std::isnan(mass) ? "unknown" : format_number(mass, 3) + partial));
   const Verdict verdict = head.verdict(token);
   if (verdict != Verdict::none)
     text_in(verdict == Verdict::missed ? p.bad : p.muted,
             "at query " + std::to_string(head.q) + ": " + std::string(verdict_name(verdict)));
   text_in(p.muted, std::to_string(kept_heads(run, head.layer, token, head.q)) + " of " +
-                       std::to_string(run.evict_at.n_kv_heads()) + " KV heads of this layer see it");
+                       std::to_string(run.evict_at.n_kv_heads()) + " KV heads of this layer keep it");
 }
 
 }  // namespace kvscope::views

@@ -37,7 +37,7 @@ class TokenStripView final : public View {
     bool struck = false;    // evicted: never by colour alone
     bool outlined = false;  // no value
   };
-  /// Whether B's fate of a token can stand beside A's: both have the same tokens up to this query.
+  /// Whether B's fate of a token can be shown next to A's: both have the same tokens up to this query.
   static bool b_comparable(const ViewContext& context);
   void draw_header(ViewContext& context);
   void draw_legend(const ViewContext& context);
@@ -48,7 +48,7 @@ class TokenStripView final : public View {
   /// The token's line is so many pixels below the upper edge from the next frame on.
   void bring_to(int token, float height);
   void scroll_to_selection(const ViewContext& context, float line_height);
-  /// The token that somebody looks at, as the lines were in the frame drawn last.
+  /// The token that the user looks at, as the lines were in the frame drawn last.
   int looked_at(const ViewContext& context, float line_height) const;
   void handle_mouse(ViewContext& context, int hovered);
 

@@ -28,9 +28,9 @@ void draw_head(Panel& panel, const RunEntry& entry) {
   if (ImGui::SmallButton("Copy")) panel.run("answer.copy", {{"id", entry.id}});
   ImGui::EndDisabled();
   panel.item("answer.copy");
-  tooltip(panel, none      ? "There is no token of an answer to copy."
-                 : running ? "Copies what there is of this answer as text."
-                           : "Copies this answer as text.");
+  tooltip(panel, none      ? "No answer to copy."
+                 : running ? "Copy the answer up to here as text"
+                           : "Copy this answer as text");
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ void draw_answer_panel(Panel& panel) {
   const bool running = entry.run->status == RunStatus::running;
   editors.answer.draw({.item = "answer.text",
                        .size = {-1, std::max(panel.px(kLeastText), ImGui::GetContentRegionAvail().y - 1)},
-                       .hint = running ? "The prompt is being read." : "No text.",
+                       .hint = running ? "Reading the prompt ..." : "No text.",
                        .read_only = true,
                        .follow = running});
 }

@@ -151,7 +151,7 @@ int AppWindow::run() {
   glfwHideWindow(window_.handle());
   begin_end();
   if (!workspace_.finish())
-    std::fputs("warning: not everything is kept for the next start: the disk did not answer in time\n", stderr);
+    std::fputs("warning: some changes are not saved for the next launch: the disk did not respond in time\n", stderr);
   if (!script_error_.empty())
     throw Error({.file = options_.script, .where = "step " + std::to_string(script_at_), .found = script_error_});
   return 0;
@@ -371,7 +371,7 @@ void AppWindow::start_work() {
       !options_.open.empty() && std::filesystem::exists(std::filesystem::path(options_.open) / "config.json", error);
   std::string model = names_model ? options_.open : workspace_.model();
   if (model.empty() || !std::filesystem::is_directory(model, error)) {
-    if (!model.empty()) session_.messages().notify("the model of the last session is not there any more: " + model);
+    if (!model.empty()) session_.messages().notify("the last session's model no longer exists: " + model);
     model = first_model().string();
   }
   const bool opens_model = (options_.open.empty() || names_model) && !model.empty();

@@ -18,7 +18,7 @@ struct Word {
 // Where a control has a name for it. A name that is not here is read with spaces.
 constexpr Word kWords[] = {{"kv_head", "KV head"},
                            {"q", "query"},
-                           {"n", "answer up to"},
+                           {"n", "max new tokens"},
                            {"a", "A"},
                            {"b", "B"},
                            {"kind", "budget as"},
@@ -26,7 +26,7 @@ constexpr Word kWords[] = {{"kv_head", "KV head"},
                            {"end", "up to"},
                            {"repetition_penalty", "repetition"}};
 // Of `kind`: the buttons over the budget.
-constexpr Word kBudgets[] = {{"keep", "kept share"}, {"compression", "factor"}};
+constexpr Word kBudgets[] = {{"keep", "keep %"}, {"compression", "compression"}};
 
 std::string word_of(const Argument& argument) {
   if (argument.name == "id" && argument.kind.starts_with("run id")) return "run";
@@ -51,7 +51,7 @@ std::string budget_name(std::string value) {
   return value;
 }
 
-// "KV head 3" as "kv_head 3"; what begins with no argument's name or word as it is. The longest counts: "budget as factor" is
+// "KV head 3" as "kv_head 3"; what begins with no argument's name or word as it is. The longest counts: "budget as tokens" is
 // no budget.
 std::string named_part(const std::vector<Argument>& arguments, const std::string& part) {
   const std::string_view text = trim(part);
@@ -72,7 +72,7 @@ std::string named_part(const std::vector<Argument>& arguments, const std::string
 
 std::string argument_words(const std::string& description) {
   std::string text;
-  // Names stand before a colon, separated by commas; what is behind it says what they are, up to the next name.
+  // Names come before a colon, separated by commas; what follows it says what they are, up to the next name.
   for (std::size_t at = 0; at < description.size();) {
     const std::size_t end = std::min(description.find_first_of(",|", at), description.size());
     const std::string part = description.substr(at, end - at), trimmed(trim(part));
@@ -88,7 +88,7 @@ std::string argument_words(const std::string& description) {
     at = end + 1;
   }
   if (const auto kinds = text.find("tokens|keep|compression"); kinds != std::string::npos)
-    text.replace(kinds, std::string_view("tokens|keep|compression").size(), "tokens, kept share or factor");
+    text.replace(kinds, std::string_view("tokens|keep|compression").size(), "tokens, keep % or compression");
   return text;
 }
 

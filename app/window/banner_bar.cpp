@@ -1,5 +1,5 @@
 // Messages: what happened, and one thing to do about it. One line in the status bar, which covers nothing; over the views
-// when somebody asks for all of them. Never a dialog in the way.
+// when the user opens all of them. Never a dialog in the way.
 
 #include <algorithm>
 #include <string>

@@ -126,15 +126,15 @@ std::string bench_text(const nlohmann::json& report) {
     text += name + std::string(name.size() < 26 ? 26 - name.size() : 1, ' ') + what + "\n";
   };
   if (report.at("first_frame_ms").is_number())
-    say("first frame", fixed_text(report.at("first_frame_ms").get<double>(), 0) + " ms after the process began");
+    say("first frame", fixed_text(report.at("first_frame_ms").get<double>(), 0) + " ms after the process started");
   for (const char* part : {"live", "trace"}) {
     if (!report.contains(part)) continue;
     const auto& one = report.at(part);
     const std::string name = part;
     say(name, one.at("what").get<std::string>());
-    say("  own work a frame", line_of(one.at("own_ms")));
-    say("  rasterising a frame", line_of(one.at("raster_ms")));
-    say("  both, a frame", line_of(one.at("frame_ms")));
+    say("  CPU per frame", line_of(one.at("own_ms")));
+    say("  raster per frame", line_of(one.at("raster_ms")));
+    say("  total per frame", line_of(one.at("frame_ms")));
     if (one.contains("open_s"))
       say("  opened", "its first run in " + fixed_text(one.at("first_run_s").get<double>(), 2) + " s, all in " +
                           fixed_text(one.at("open_s").get<double>(), 2) + " s");
@@ -143,8 +143,8 @@ std::string bench_text(const nlohmann::json& report) {
   const auto& idle = report.at("idle");
   say("idle", fixed_text(idle.at("cpu_percent").get<double>(), 2) + " % of a core over " +
                   fixed_text(idle.at("seconds").get<double>(), 1) + " s, " +
-                  std::to_string(idle.at("frames").get<int>()) + " frames drawn; begun " +
-                  fixed_text(idle.at("settled_s").get<double>(), 1) + " s after the last touch");
+                  std::to_string(idle.at("frames").get<int>()) + " frames drawn; started " +
+                  fixed_text(idle.at("settled_s").get<double>(), 1) + " s after the last input");
   const auto& taps = report.at("taps");
   if (taps.contains("not_measured"))
     say("key taps", "not measured: " + taps.at("not_measured").get<std::string>());
@@ -214,7 +214,7 @@ nlohmann::json AppWindow::bench_trace(const BenchUiOptions& options) {
   while (session_.files().busy() && seconds_since(begin) < 600) bench_round();
   const double opened = seconds_since(begin);
   if (!is_open())
-    throw Error({.file = path, .found = "a trace that does not open here", .hint = "kvscope inspect says more"});
+    throw Error({.file = path, .found = "a trace that does not open here", .hint = "run kvscope inspect for details"});
   const RunRecord& run = *session_.a()->run;
   const std::uintmax_t bytes = std::filesystem::file_size(path);
   const std::size_t n_runs = session_.runs().size() - n_before;
@@ -259,7 +259,7 @@ nlohmann::json AppWindow::bench_idle(const BenchUiOptions& options) {
 /// The key of *One step later*, pressed by the X server as fast as a quick typist's; each tap is one step or lost.
 nlohmann::json AppWindow::bench_taps(const BenchUiOptions& options) {
   if (!session_.a() || session_.a()->run->n_tokens() < options.taps + 1)
-    return ordered_json{{"not_measured", "the run on show is too short"}};
+    return ordered_json{{"not_measured", "the shown run is too short"}};
   panel_.run("scrub.home");
   std::vector<std::string> words = {"xdotool", "search",  "--sync",      "--pid",  std::to_string(::getpid()),
                                     "--class", "kvscope", "windowfocus", "--sync", "key",
@@ -281,7 +281,7 @@ nlohmann::json AppWindow::bench_taps(const BenchUiOptions& options) {
     if (now != q) q = now, last_change = Clock::now();
     if (!ended && (ended = hand->wait(std::chrono::milliseconds(0)))) last_change = Clock::now();
   }
-  if (ended != 0) return ordered_json{{"not_measured", "xdotool failed: no key could be pressed on this display"}};
+  if (ended != 0) return ordered_json{{"not_measured", "xdotool failed: it cannot press keys on this display"}};
   return ordered_json{{"sent", options.taps}, {"lost", options.taps - q}};
 }
 

@@ -9,7 +9,7 @@ namespace kvscope::app {
 
 struct BenchUiOptions {
   bool startup_only = false;  // the first frame and nothing else
-  int frames = 600;           // of each part, while somebody zooms, moves and scrubs without a rest
+  int frames = 600;           // of each part, while the view is zoomed, moved and scrubbed without pause
   int tokens = 131072;        // of the live run
   int layers = 36, kv_heads = 8;
   int trace_mb = 0;   // of the trace that is written, opened and looked at; 0: none

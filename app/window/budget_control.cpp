@@ -34,7 +34,7 @@ double converted(const BudgetSpec& budget, BudgetSpec::Kind kind, int tokens, in
 // A factor that comes of whole tokens has no end of decimals.
 int factor_decimals(double factor) { return std::min(2, shown_decimals(factor, 1)); }
 
-// What stands in the slider.
+// The text in the slider.
 std::string budget_text(const BudgetSpec& budget) {
   if (budget.kind == BudgetSpec::Kind::tokens) return fixed_text(budget.value, 0) + " tokens";
   if (budget.kind == BudgetSpec::Kind::keep) return fixed_text(100 * budget.value, share_decimals(budget.value)) + " %";
@@ -58,15 +58,15 @@ BudgetWords words_of(const PolicySpec& policy, int n_positions) {
   const BudgetSpec& budget = *policy.budget;
   if (n_positions <= 0)
     return {budget.kind == BudgetSpec::Kind::tokens ? "would keep " + budget_text(budget)
-                                                    : "the prompt is not counted yet"};
+                                                    : "the prompt's tokens are not counted yet"};
   const auto raised = raised_budget(policy, n_positions);
   const int tokens = raised ? raised->least : policy.budget_tokens(n_positions);
   BudgetWords words;
   if (raised) {
     words = {describe_raised(*raised, n_positions), true};
   } else {
-    words.text = "would keep " + std::to_string(tokens) + " of " + std::to_string(n_positions) +
-                 " tokens, a factor of " + number_text(static_cast<double>(n_positions) / std::max(1, tokens), 4);
+    words.text = "would keep " + std::to_string(tokens) + " of " + std::to_string(n_positions) + " tokens (" +
+                 number_text(static_cast<double>(n_positions) / std::max(1, tokens), 4) + "×)";
   }
   if (tokens < n_positions) return words;
   return {words.text + ". Nothing will be evicted: all " + std::to_string(n_positions) + " tokens fit in " +
@@ -107,14 +107,14 @@ void draw_budget_words(Panel& panel, const PolicySpec& policy) {
   if (of_a == 0 || panel.session.engine().model()) {
     const BudgetWords words = words_of(policy, panel.session.next_run().n_positions());
     draw_words(panel, "Next run: " + words.text + ".", words.to_be_seen, "policy.budget_words",
-               "The prompt above and an answer up to its length, which Run would decode");
+               "For the next run: the prompt above plus the longest answer that it allows");
   }
   if (of_a == 0) return;
   const BudgetWords words = words_of_a(policy, *a->run, panel.session.summaries().of(*a));
   draw_words(
       panel, words.text + ".", words.to_be_seen, "policy.budget_words_a",
-      "A's prompt and its answer up to the length that was asked for, which the preview and Decode again are about. "
-      "What A kept: tokens in its cache after its last query, mean over heads, sinks and window included");
+      "For the preview and Decode again: A's prompt plus the longest answer that A allowed. Kept by A: tokens in its "
+      "cache after the last query, mean over heads, including sinks and window");
 }
 
 // Where the panel has another budget than A: what A has, and the way to it.
@@ -132,7 +132,7 @@ void draw_budget_of_a(Panel& panel, const PolicySpec& policy) {
   if (ImGui::SmallButton((label + "##budget_of_a").c_str()))
     panel.run("policy.set", {{"budget", of_a.value}, {"kind", name_of(of_a.kind)}});
   panel.services.items->add_text("policy.budget_of_a", views::last_item(), label);
-  tooltip(panel, "Takes A's budget, so that the policies are compared at the same size");
+  tooltip(panel, "Use A's budget, to compare the policies at the same size");
 }
 
 // What the slider was moved to, rounded to whole per cent or a tenth. What is too little for the run is raised, and said to
@@ -169,7 +169,7 @@ void draw_budget(Panel& panel) {
   const int n_positions = panel.session.n_positions();
   const int tokens = n_positions > 0 ? policy.budget_tokens(n_positions) : 0;
   setting(panel, "Budget");
-  static constexpr std::array<std::string_view, 3> kNames = {"tokens", "kept share", "factor"};
+  static constexpr std::array<std::string_view, 3> kNames = {"tokens", "keep %", "compression"};
   int kind = static_cast<int>(policy.budget->kind);
   if (views::segmented(panel.services, "policy.budget_kind", kNames, {}, kind)) {
     const auto chosen = static_cast<BudgetSpec::Kind>(kind);

@@ -20,7 +20,7 @@ constexpr float kLeastRoom = 140, kMostRoom = 334, kMostDraft = 84;  // of turns
 // Of the window: in one of 720 the policy stays in sight below, and of what a higher one has more the chat takes its part.
 constexpr float kRoomShare = 0.25f, kShareOfMore = 0.45f, kLowWindow = 720;
 
-// The same before the first turn, while an answer comes and beside that of another run: what stands below does not move.
+// The same before the first turn, while an answer comes and beside that of another run: what is below does not move.
 float chat_room(const Panel& panel) {
   const float height = ImGui::GetIO().DisplaySize.y, low = std::min(height, panel.px(kLowWindow));
   return std::clamp(kRoomShare * low + kShareOfMore * (height - low), panel.px(kLeastRoom), panel.px(kMostRoom));
@@ -64,7 +64,7 @@ void draw_show_run(Panel& panel, const RunEntry& run) {
   ImGui::SameLine();
   if (ImGui::SmallButton("Show it")) panel.run("run.show", {{"id", run.id}});
   panel.item("chat.show_run");
-  tooltip(panel, "The views show another run. This shows the one that answered here.");
+  tooltip(panel, "Show the run that answered here. The views show another run.");
 }
 
 void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last) {
@@ -83,13 +83,12 @@ void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last
   }
   if (user) {
     draw_turn_button(panel, index,
-                     {"Edit", "chat.edit", "Takes this turn back as the draft; it and all behind it leave the chat.",
-                      panel.session.run_in_progress() ? "A run is in progress: stop it first." : ""},
+                     {"Edit", "chat.edit", "Move this turn back to the draft and remove all later turns",
+                      panel.session.run_in_progress() ? "A run is in progress. Stop it first." : ""},
                      {{"turn", index}});
   } else {
     draw_turn_button(panel, index,
-                     {"Copy", "answer.copy", "Copies this answer as text, as far as it has come.",
-                      turn.content.empty() ? "There is no token of it yet." : ""},
+                     {"Copy", "answer.copy", "Copy this answer as text", turn.content.empty() ? "No tokens yet." : ""},
                      answer_of_turn(panel.session, index));
   }
 }
@@ -100,7 +99,7 @@ void draw_turns(Panel& panel, const std::vector<ChatMessage>& turns) {
   ImGui::BeginChild("turns", {-1, room});
   ImGui::PopStyleVar();
   auto& editors = panel.prompt_editors->turns;
-  const bool asked = turns.size() > editors.size();  // whoever asks wants to see the answer
+  const bool asked = turns.size() > editors.size();  // shows the answer to a new question
   const bool at_end = asked || ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
   if (editors.size() > turns.size()) forget_framed();
   while (editors.size() > turns.size()) editors.pop_back();
@@ -147,8 +146,7 @@ void draw_copy_last_answer(Panel& panel, float right) {
   if (ImGui::Button(label)) panel.run("answer.copy", answer_of_turn(panel.session, index));
   ImGui::EndDisabled();
   panel.item("chat.copy_answer");
-  tooltip(panel, last->content.empty() ? "The last answer has no token yet."
-                                       : "Copies the last answer as text, as far as it has come.");
+  tooltip(panel, last->content.empty() ? "The last answer has no tokens yet." : "Copy the last answer as text");
 }
 
 void draw_conversation(Panel& panel) {
@@ -157,7 +155,7 @@ void draw_conversation(Panel& panel) {
   system.set_text(panel.session.parameters().chat.system);
   if (system.draw({.item = "chat.system",
                    .size = {-1, panel.px(kSystemHeight)},
-                   .hint = "System prompt; empty: the model's own"}))
+                   .hint = "System prompt (blank = model default)"}))
     panel.run("chat.set", {{"system", system.text()}});
   const std::vector<ChatMessage> turns = shown_turns(panel.session);
   if (!turns.empty()) draw_turns(panel, turns);
@@ -186,7 +184,7 @@ void draw_chat_buttons(Panel& panel) {
   bool thinking = panel.session.parameters().chat.thinking.value_or(true);
   if (ImGui::Checkbox("Thinking", &thinking)) panel.run("chat.set", {{"thinking", thinking}});
   panel.item("chat.thinking");
-  tooltip(panel, "Whether the model thinks before it answers, as its chat template has it.");
+  tooltip(panel, "Let the model think before it answers (uses its chat template)");
 }
 
 }  // namespace kvscope::app

@@ -31,7 +31,7 @@ constexpr ImGuiWindowFlags kRegion = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFl
                                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse |
                                      ImGuiWindowFlags_NoFocusOnAppearing;
 
-// A region is a window of its own: it scrolls alone, and a popup lies over all of them.
+// A region is a separate window: it scrolls alone, and a popup lies over all of them.
 class Region {
  public:
   Region(Panel& panel, const char* name, ImVec2 at, ImVec2 size, bool card, bool scroll = false) {
@@ -108,7 +108,7 @@ float message_width(const Panel& panel) { return std::min(panel.px(620), ImGui::
 }  // namespace
 
 void Cockpit::draw_left(Panel& panel, ImVec2 at, ImVec2 size) {
-  // Where there is room the answer stands below, whatever is scrolled above; else it comes after the settings. A chat,
+  // Where there is room the answer is below, whatever is scrolled above; else it comes after the settings. A chat,
   // which shows A's answer itself, would leave the policy no more than its title.
   const float least = panel.session.parameters().raw ? kRoomForAnswer : kRoomBesideChat;
   const bool below = has_answer_panel(panel) && size.y >= panel.px(least);
@@ -185,7 +185,7 @@ void Cockpit::draw_place(Panel& panel, views::ViewContext& context, const views:
     }
     from = to;
   }
-  if (cuts != drawn) kept = cuts;  // where nobody moved a splitter there is nothing to keep
+  if (cuts != drawn) kept = cuts;  // if no splitter was moved there is nothing to keep
 }
 
 void Cockpit::draw_canvas(Panel& panel, views::ViewContext& context, const views::ViewList& views, ImVec2 at,

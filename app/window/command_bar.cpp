@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kListWidth = 610;  // of the models, which are to be within a window of 800 pixels
 
-// The one that is possible now and most to the point stands out: Stop while a run goes on, Decode again beside a preview.
+// The one that is possible now and most useful stands out: Stop while a run goes on, Decode again beside a preview.
 void draw_actions(Panel& panel, bool narrow) {
   const float height = panel.px(32);
   const bool running = panel.session.run_in_progress(), preview = panel.session.preview().shown();
@@ -29,7 +29,7 @@ void draw_actions(Panel& panel, bool narrow) {
                  again && !running);
 }
 
-// A preview invites to decode again: where that is not possible, this is what stands in the way.
+// A preview invites to decode again: where that is not possible, this shows why.
 std::vector<Obstacle> obstacles_on_show(const Session& session) {
   std::vector<Obstacle> list = obstacles(session, RunKind::start);
   return list.empty() && session.preview().shown() ? obstacles(session, RunKind::decode_again) : list;

@@ -66,7 +66,7 @@ std::vector<Choice> venues() {
   return all;
 }
 
-/// How many steps on the keys ask for: the field of the path has the arrows and Tab, so each list has a letter of its own.
+/// How many steps on the keys ask for: the field of the path has the arrows and Tab, so each list has its own letter.
 int steps_of_keys(const Panel& panel, const std::string& letter) {
   return static_cast<int>(std::ranges::count(panel.ui.popup_keys, "alt+" + letter) -
                           std::ranges::count(panel.ui.popup_keys, "shift+alt+" + letter));
@@ -139,7 +139,7 @@ void draw_export_options(Panel& panel) {
   ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(120));
   if (ImGui::Button("Copy as PNG", {panel.px(120), 0})) panel.run("figure.copy", dialog.arguments);
   panel.item("export.copy");
-  tooltip(panel, "The figure as it would be saved, as a picture on the clipboard");
+  tooltip(panel, "Copy the figure to the clipboard as a picture");
   draw_preview(panel);
 }
 

@@ -2,7 +2,7 @@
 
 #include <imgui.h>
 #include <imgui_internal.h>  // ClearActiveID
-#include <imgui_stdlib.h>    // after imgui.h: it has no includes of its own
+#include <imgui_stdlib.h>    // after imgui.h, which it needs but does not include
 
 #include <algorithm>
 #include <filesystem>
@@ -158,7 +158,7 @@ bool draw_rows(Panel& panel, FileDialog& dialog, const std::vector<Row>& rows) {
   // A figure that is exported has its picture above.
   const float most = dialog.figure ? panel.px(130) : panel.px(260), share = dialog.figure ? 0.17f : 0.34f;
   ImGui::BeginChild("files", {0, std::min(most, ImGui::GetIO().DisplaySize.y * share)}, true);
-  if (!state.listing) text_in(panel.theme().palette.muted, "Looking ...");
+  if (!state.listing) text_in(panel.theme().palette.muted, "Searching ...");
   if (state.listing && !state.listing->error.empty()) text_in(panel.theme().palette.warn, state.listing->error);
   for (int i = 0; i < static_cast<int>(rows.size()); ++i) {
     const Row& row = rows[static_cast<std::size_t>(i)];
@@ -200,48 +200,48 @@ bool draw_refusal(Panel& panel, const FileDialog& dialog) {
   return true;
 }
 
-/// "" is still to be typed, ".pdf" is what stays when the name before it was taken away.
+/// "" is still to be typed; ".pdf" remains when the name before it is deleted.
 bool is_ending(const std::string& name) { return name.starts_with('.') && name.rfind('.') == 0; }
 
-// Whether the path can be taken as it stands; says why not.
+// Whether the path can be used as it is; shows why not.
 bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed, const Row* only) {
   const views::FontScope small(panel.theme().fonts.small);
   const FolderEntry* entry = typed_entry(typed);
   const auto& palette = panel.theme().palette;
   if (dialog.save && entry && !entry->folder) {
     ImGui::AlignTextToFramePadding();
-    text_in(palette.warn, "It exists.");
+    text_in(palette.warn, "This file exists.");
     ImGui::SameLine();
     bool overwrite = dialog.arguments.value("overwrite", false);
     const bool pressed = std::ranges::count(panel.ui.popup_keys, "alt+r") > 0;
     if (pressed) overwrite = !overwrite;
-    if (ImGui::Checkbox("Replace it (Alt+R)", &overwrite) || pressed) dialog.arguments["overwrite"] = overwrite;
+    if (ImGui::Checkbox("Replace (Alt+R)", &overwrite) || pressed) dialog.arguments["overwrite"] = overwrite;
     panel.item("dialog.replace");
     return overwrite;
   }
   ImGui::AlignTextToFramePadding();
   if (dialog.save && state.listing && !state.listing->error.empty()) {
-    text_in(palette.warn, "There is no such folder to save in.");
+    text_in(palette.warn, "This folder does not exist.");
     panel.item("dialog.no_folder");
     return false;
   }
   if (!state.wanted.empty()) {
-    text_in(palette.muted, "Looking ...");
+    text_in(palette.muted, "Searching ...");
     return true;
   }
   if (draw_refusal(panel, dialog)) return true;  // it may be there by now
   if (only) {
-    text_in(palette.muted, "Enter takes " + only->label);
+    text_in(palette.muted, "Enter selects " + only->label);
     panel.services.items->add_text("dialog.only", views::last_item(), only->label);
     return true;
   }
   if (!dialog.save && state.listing && !typed.name.empty() && !entry) {
-    text_in(palette.warn, "There is nothing of that name.");
-    // A model goes by its name too.
+    text_in(palette.warn, "Not found.");
+    // A model can be opened by its name too.
     return true;
   }
   if (dialog.save && is_ending(typed.name)) {
-    text_in(palette.warn, "A name is wanted before " + typed.name + ".");
+    text_in(palette.warn, "Enter a name before " + typed.name + ".");
     panel.item("dialog.nameless");
     return false;
   }
@@ -291,9 +291,9 @@ void refuse(FileDialog& dialog, const std::string& why) {
 
 std::string why_missing(const FileDialog& dialog) {
   const std::string name = in_quotes(dialog.path);
-  if (state.listing && !state.listing->error.empty()) return name + ": there is no such folder.";
+  if (state.listing && !state.listing->error.empty()) return name + ": folder not found.";
   const bool of_models = dialog.command == "file.open" || dialog.command == "model.open";
-  return "there is no " + name + (of_models ? ", and no model of that name." : ".");
+  return name + " not found" + (of_models ? ", and no model has that name." : ".");
 }
 
 // What a command refuses at once is to be put right where it was typed.

@@ -1,7 +1,7 @@
 // The fields over the views: what is searched for, and the number that one goes to.
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
+#include <imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <string>
 #include <utility>
@@ -90,7 +90,7 @@ void draw_find_bar(Panel& panel, const views::TokenFinder& finder, ImVec2 right_
     views::wrapped_text_in(
         finder.is_wrong() ? palette.warn : palette.muted,
         line.empty() ? "Also kept, sink, window, missed, heads>=3, age<100, from:answer, class:num (word, space, "
-                       "punct, newline); ! is not"
+                       "punct, newline); ! negates"
                      : escape_for_terminal(line, 300));
     panel.services.items->add_text("find.line", views::last_item(), line);
   }
@@ -116,7 +116,7 @@ void draw_go_to(Panel& panel, ImVec2 right_top) {
     const views::FontScope font(panel.theme().fonts.small);
     const auto& palette = panel.theme().palette;
     const std::string line =
-        field.refused.empty() ? "A query, or t and a token, l and a layer, h and a head; Enter" : field.refused;
+        field.refused.empty() ? "Type a query, or t token, l layer, h head. Then press Enter." : field.refused;
     views::wrapped_text_in(field.refused.empty() ? palette.muted : palette.warn, line);
     panel.services.items->add_text("go_to.line", views::last_item(), line);
   }

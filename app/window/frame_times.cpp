@@ -45,7 +45,7 @@ void FrameTimes::frame() {
   const double ms = 1000 * work_;
   work_ = 0;
   const Parts parts = std::exchange(parts_, {});
-  if (!started_up_) return void(started_up_ = true);  // fonts and textures: what starting costs has a limit of its own
+  if (!started_up_) return void(started_up_ = true);  // fonts and textures: startup has its own limit
   newest_ = ms;
   if (ms > longest_ever_) longest_ever_ = ms, longest_parts_ = parts;
   if (ms_.size() < kKept) {
@@ -93,12 +93,12 @@ void draw_frame_times(Panel& panel, const FrameTimes& times, float bottom) {
   if (!panel.ui.frame_times || last.n == 0) return;
   const auto ms = [](double value) { return fixed_text(value, 1); };
   const std::string most = std::string(FrameTimes::kParts[static_cast<std::size_t>(times.longest_part())]);
-  const std::string text = "own work a frame, last " + std::to_string(last.n) + ": median " + ms(last.p50) +
-                           " ms, 95 % " + ms(last.p95) + ", 99 % " + ms(last.p99) + ", longest " + ms(last.longest) +
-                           " (since the start " + ms(times.longest_ever()) + ", most of it " + most + "); " +
-                           fixed_text(static_cast<double>(ImGui::GetIO().Framerate), 0) + " frames a second";
-  const std::string shorter = "own work: median " + ms(last.p50) + " ms, 99 % " + ms(last.p99) + ", longest " +
-                              ms(times.longest_ever()) + " (" + most + ")";
+  const std::string text = "CPU per frame, last " + std::to_string(last.n) + ": p50 " + ms(last.p50) + ", p95 " +
+                           ms(last.p95) + ", p99 " + ms(last.p99) + ", max " + ms(last.longest) +
+                           " ms (worst since launch " + ms(times.longest_ever()) + ": " + most + "); " +
+                           fixed_text(static_cast<double>(ImGui::GetIO().Framerate), 0) + " frames/s";
+  const std::string shorter = "CPU per frame: p50 " + ms(last.p50) + ", p99 " + ms(last.p99) + ", worst " +
+                              ms(times.longest_ever()) + " ms (" + most + ")";
   const ImVec2 screen = ImGui::GetIO().DisplaySize;
   const float pad = panel.px(12), height = frame_times_height(panel);
   const std::string& shown = ImGui::CalcTextSize(text.c_str()).x <= screen.x - 2 * pad ? text : shorter;

@@ -52,7 +52,7 @@ class GlfwWindow {
   bool deliver_input(views::TextInput& typed, bool hold);
   /// The presses among what the next frame may hear. `listed`: an editor of ours has the keyboard.
   std::vector<KeyPress> take_keys(bool listed);
-  /// Gives `rest` back: the next frame hears nothing behind `press`.
+  /// Gives `rest` back: the next frame hears nothing after `press`.
   void hold_behind(const KeyPress& press, std::vector<KeyPress> rest);
   bool holds_keys() const { return !keys_.empty(); }
   /// As the last key or frame had it; the revision changes with it.

@@ -30,7 +30,7 @@ class InputQueue {
   /// characters or before a change of Ctrl, Shift, Alt, and no key or character comes behind a button: whom it is for is
   /// known when the click was drawn. `listed`: who has the keyboard reads keys as a list, and none of them is held back
   /// for another. Never empty unless the queue is.
-  /// `last_key`: number of a key press behind which none is taken.
+  /// `last_key`: number of a key press after which none is taken.
   std::vector<InputEvent> take_frame(bool listed = false,
                                      std::uint64_t last_key = std::numeric_limits<std::uint64_t>::max());
   /// What was let go before anything else was done: a key that stayed down would repeat.

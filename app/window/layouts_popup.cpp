@@ -57,7 +57,7 @@ void draw_save(Panel& panel, const Layouts& layouts) {
   const float button = panel.px(76), gap = ImGui::GetStyle().ItemSpacing.x;
   editor.name.draw({.item = "layouts.name",
                     .size = {ImGui::GetContentRegionAvail().x - button - gap, 0},
-                    .hint = "A name for what the window shows now",
+                    .hint = "Name for the current layout",
                     .focus = ++editor.frames == 2});  // not in the first: the key that opens it would be typed
   ImGui::SameLine();
   const bool is_known = line_of(layouts, editor.typed()) < layouts.size();
@@ -67,9 +67,10 @@ void draw_save(Panel& panel, const Layouts& layouts) {
   panel.item("layouts.save");
   if (layouts.empty()) return;
   const views::FontScope font(panel.theme().fonts.small);
-  views::wrapped_text_in(panel.theme().palette.faint,
-                         is_known ? "Enter takes it; Alt+R replaces it by what the window shows."
-                                  : "Up and Down choose, Enter takes, Alt+Del removes; a new name is saved by Enter.");
+  views::wrapped_text_in(
+      panel.theme().palette.faint,
+      is_known ? "Enter applies it; Alt+R replaces it with the current layout."
+               : "Up and Down select, Enter applies, Alt+Del removes. To save, type a new name and press Enter.");
 }
 
 /// The window's own queue has them: the field keeps the keyboard meanwhile.
@@ -79,7 +80,7 @@ void take_layout_keys(Panel& panel, const Layouts& layouts) {
   for (const std::string& key : panel.ui.popup_keys) {
     const std::string typed = editor.typed();
     const bool is_known = line_of(layouts, typed) < n;
-    if (key == "enter") editor.frames = 0;  // the field lets go of the keyboard
+    if (key == "enter") editor.frames = 0;  // the field releases the keyboard
     if (key == "down" && editor.chosen + 1 < n) ++editor.chosen;
     if (key == "up" && editor.chosen > 0) --editor.chosen;
     if ((key == "enter" && !typed.empty() && !is_known) || (key == "alt+r" && is_known)) return save(panel);
@@ -94,7 +95,7 @@ void draw_layouts(Panel& panel) {
   if (!panel.ui.layouts) return panel.layout_editor.reset();
   if (!panel.layout_editor) panel.layout_editor = std::make_shared<LayoutEditor>(panel.services);
   if (begin_popup(panel, "layouts", 460, 0)) {
-    draw_text(panel.theme().fonts.title, panel.theme().palette.text, "Layouts of your own");
+    draw_text(panel.theme().fonts.title, panel.theme().palette.text, "Your layouts");
     ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(70));
     if (ImGui::Button("Close", {panel.px(70), 0})) panel.ui.layouts = false;
     panel.item("layouts.close");
@@ -106,7 +107,7 @@ void draw_layouts(Panel& panel) {
     for (std::size_t i = 0; i < layouts.size(); ++i) draw_own_layout(panel, layouts[i].name, i == chosen);
     if (layouts.empty())
       views::wrapped_text_in(panel.theme().palette.muted,
-                             "None yet. A layout is which panels are there and which views stand in the main row.");
+                             "None yet. A layout stores which panels and which main views the window shows.");
     ImGui::Dummy({0, panel.px(2)});
     draw_save(panel, layouts);
     take_layout_keys(panel, layouts);

@@ -16,9 +16,10 @@ void draw_measures(Panel& panel) {
   if (ImGui::Checkbox("Output error", &on)) panel.run("run.output_error", {{"on", on}});
   panel.item("measure.output_error");
   ImGui::EndDisabled();
-  tooltip(panel, !why_not.empty() ? why_not
-                                  : "What eviction changes in the output of attention. Measured when the last token is "
-                                    "there, by a pass over all of them; of Quest also which mass its reads have.");
+  tooltip(panel, !why_not.empty()
+                     ? why_not
+                     : "Measure how eviction changes the attention output, in one more pass over all tokens "
+                       "after the last one. For Quest, also the attention mass of its reads.");
 }
 
 }  // namespace kvscope::app

@@ -1,4 +1,4 @@
-// What is open at the engine, and behind a click the models of this machine and the gates of the open one.
+// What the engine has open and, after a click, the models of this machine and the gates of the open one.
 
 #include <algorithm>
 #include <string>
@@ -81,7 +81,7 @@ bool row(Panel& panel, const std::string& name, const std::string& note, bool ch
 
 void take_keys(Panel& panel) {
   rows.enter = false;
-  constexpr int kNotCounted = 1 << 20;  // a key can be as quick as the list: in its first frame nobody knows its lines
+  constexpr int kNotCounted = 1 << 20;  // a key can be as quick as the list: in its first frame its lines are not known
   const int last = rows.n > 0 ? rows.n - 1 : kNotCounted;
   for (const std::string& key : panel.ui.popup_keys) {
     if (key == "down") rows.at = std::min(rows.at + 1, last);
@@ -94,7 +94,8 @@ void take_keys(Panel& panel) {
 void draw_models(Panel& panel) {
   heading(panel, "Models");
   Session& session = panel.session;
-  if (session.models().looking() && session.models().all().empty()) text_in(panel.theme().palette.muted, "Looking ...");
+  if (session.models().looking() && session.models().all().empty())
+    text_in(panel.theme().palette.muted, "Searching ...");
   const std::vector<KnownModel> models = session.models().all();
   for (const KnownModel& model : models) {
     const bool here = !model.path.empty(), open = here && session.engine().model_path() == model.path.string();
@@ -117,13 +118,13 @@ bool drop_button(Panel& panel, const std::string& name, bool used) {
   ImGui::PopID();
   const bool keyed = is_keyed(panel);
   panel.item("gate." + name + ".drop");
-  tooltip(panel, running ? "A run is in progress: cancel it first."
-                 : used  ? "It decides now: choose another policy or another gate first."
-                         : "Lets go of this gate: the model is loaded again without it");
+  tooltip(panel, running ? "A run is in progress. Stop it first."
+                 : used  ? "In use. Choose another policy or gate first."
+                         : "Unload this gate (reloads the model)");
   return clicked || (keyed && rows.enter && !used && !running);
 }
 
-// Where the policy reads no such gate it becomes one that does, which is said: the panel that shows it may be hidden.
+// If the policy does not read this gate, it becomes one that does. A message reports that: its panel may be hidden.
 void use_gate(Panel& panel, const std::string& name) {
   const std::string before = panel.session.parameters().policy.name;
   if (!panel.run("gate.use", {{"name", name}})) return;
@@ -131,7 +132,7 @@ void use_gate(Panel& panel, const std::string& name) {
   if (now == before) return;
   const auto holds = [&session = panel.session, now] { return session.parameters().policy.name == now; };
   panel.session.messages().notify(
-      "policy is now " + method_name(now) + ", which reads this gate: Ctrl+Z takes back both", holds);
+      "policy changed to " + method_name(now) + ", which reads this gate (Ctrl+Z undoes both)", holds);
 }
 
 void draw_gates(Panel& panel) {
@@ -141,17 +142,17 @@ void draw_gates(Panel& panel) {
   heading(panel, "Gates of this model");
   const std::vector<GateFacts>& gates = session.gates().found();  // they change between frames alone
   if (gates.empty())
-    text_in(panel.theme().palette.muted, session.gates().known() ? "None was found beside it." : "Looking ...");
+    text_in(panel.theme().palette.muted, session.gates().known() ? "None found next to the model." : "Searching ...");
   const auto& loaded = session.engine().gates_to_load();
   for (const GateFacts& gate : gates) {
     const bool used = session.is_used(gate);
-    // What changes the weights the engine never takes unasked.
+    // The engine never loads an adapter, which changes the weights, by itself.
     const bool beside = gate.gate.origin == KnownGate::Origin::model && gate.adapter.empty();
     const bool given = std::find(loaded.begin(), loaded.end(), gate.gate.path.string()) != loaded.end();
     std::string note = !gate.fits()
                            ? "does not fit this model"
                            : scorer_title(gate.kind) + ", " + (gate.decision.empty() ? gate.adapter : gate.decision);
-    if (gate.fits()) note += used ? ": decides now" : beside || given ? ": loaded" : "";
+    if (gate.fits()) note += used ? ": in use" : beside || given ? ": loaded" : "";
     if (row(panel, gate_title(gate), note, used, gate.fits() && !session.run_in_progress(), "gate." + gate.gate.name))
       use_gate(panel, gate.gate.name);
     tooltip(panel, gate.fits() ? gate.gate.path.string() : gate.misfit);

@@ -70,7 +70,7 @@ std::vector<Stop> stops_of(const std::vector<PlacedPin>& pins) {
 }
 
 void move_to(NotesEditors& notes, const Stop& stop) {
-  ImGui::ClearActiveID();  // an editor that had the keys lets go before another is drawn
+  ImGui::ClearActiveID();  // an editor that had the keys releases them before another is drawn
   notes.at = stop;
   notes.moved = true, notes.pressed = false;
 }
@@ -143,9 +143,9 @@ bool draw_editor(NotesEditors& notes, views::TextEditor& editor, const Stop& sto
 
 /// Whether the notes of A are beside a trace, or kept with the workspace.
 std::string place_of(const RunEntry& entry) {
-  if (entry.trace_path.empty()) return "Kept in the workspace; beside the trace, once the run is saved as one.";
-  return "Kept in " + notes_file(entry.trace_path).string() +
-         ", or in the workspace while that cannot be read or written.";
+  if (entry.trace_path.empty()) return "Saved in the workspace, and next to the trace once you save this run as one.";
+  return "Saved in " + notes_file(entry.trace_path).string() +
+         ", or in the workspace while that file cannot be read or written.";
 }
 
 void draw_run_note(Panel& panel, const RunEntry& entry) {
@@ -156,7 +156,7 @@ void draw_run_note(Panel& panel, const RunEntry& entry) {
   const auto& notes = panel.session.selection().run_notes;
   const auto note = notes.find(entry.id);
   editor.set_text(note == notes.end() ? "" : note->second);
-  if (draw_editor(*panel.notes_editors, editor, {}, "notes.run", "What is to be remembered of this run"))
+  if (draw_editor(*panel.notes_editors, editor, {}, "notes.run", "Notes on this run"))
     panel.run("run.note", {{"id", entry.id}, {"text", editor.text()}});
   const views::FontScope small(panel.theme().fonts.small);
   const std::string place = place_of(entry);
@@ -172,7 +172,8 @@ bool draw_pin_buttons(Panel& panel, int pin, bool here) {
   const bool clicked = ImGui::SmallButton("Go there");
   ImGui::EndDisabled();
   panel.item("notes.go." + letter);
-  tooltip(panel, here ? "Moves layer, head and token there" : "It is not in the run on show: the line says why.");
+  tooltip(panel,
+          here ? "Go to this layer, head and token" : "Not in the shown run. The line on the left has the reason.");
   if (is_pressed_by_keys(panel, {Stop::Kind::go, pin}) || clicked) {
     panel.run("pin.go", {{"letter", letter}});
     panel.ui.notes = false;
@@ -198,7 +199,7 @@ void draw_pin(Panel& panel, const RunRecord& run, const std::vector<Stop>& stops
   editor.set_text(placed.pin.note);
   const Stop note{Stop::Kind::pin_note, placed.pin.letter};
   const bool removed = draw_pin_buttons(panel, placed.pin.letter, here);
-  if (draw_editor(*panel.notes_editors, editor, note, kItems[placed.pin.letter], "A note"))
+  if (draw_editor(*panel.notes_editors, editor, note, kItems[placed.pin.letter], "Note"))
     panel.run("pin.note", {{"letter", letter}, {"text", editor.text()}});
   if (removed) {
     panel.run("pin.clear", {{"letter", letter}});
@@ -251,7 +252,7 @@ void draw_notes(Panel& panel) {
     for (const PlacedPin& placed : pins) draw_pin(panel, *run, stops, placed);
     if (pins.empty()) {
       views::wrapped_text_in(panel.theme().palette.muted,
-                             "No pins: click a token and press P. A text has up to eight, a to h.");
+                             "No pins yet. Click a token and press P. Each text can have eight pins, a to h.");
       panel.services.items->add("notes.none", views::last_item());
     }
     ImGui::EndChild();

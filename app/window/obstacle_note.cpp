@@ -8,7 +8,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr float kLeastNote = 260;  // of what stands in the way, in two lines
+constexpr float kLeastNote = 260;  // of the obstacle, in two lines
 
 bool remedy_button(Panel& panel, const Remedy& remedy, const std::string& item, float height = 0) {
   ImGui::PushID(item.c_str());

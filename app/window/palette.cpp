@@ -1,7 +1,7 @@
 // The palette: all commands by their words, and the arguments of those that need some.
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
+#include <imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <algorithm>
 #include <cctype>
@@ -80,7 +80,7 @@ void take_command(Panel& panel, const Command& command) {
   panel.run(std::string(command.id));
 }
 
-/// With what stands in the field; refused, it stays.
+/// With the text in the field; if refused, it stays.
 void run_asked(Panel& panel, const Command& command) {
   const std::string id = command.id;
   try {
@@ -107,11 +107,11 @@ void draw_arguments(Panel& panel, const Command& command) {
   const views::Palette& palette = panel.theme().palette;
   draw_text(panel.theme().fonts.bold, palette.text, command.title);
   const std::vector<Argument> all = arguments_of(command.arguments);
-  std::string hint = asked + (all.size() > 1 ? "; written as: name value, name value" : "");
-  if (takes_order(all)) hint += ", or the numbers in this order";
+  std::string hint = asked + (all.size() > 1 ? "; type: name value, name value" : "");
+  if (takes_order(all)) hint += ", or the numbers in order";
   views::wrapped_text_in(palette.muted, hint);
   panel.services.items->add_text("palette.asks", views::last_item(), hint);
-  views::wrapped_text_in(palette.faint, "Enter runs it, Esc goes back to the list.");
+  views::wrapped_text_in(palette.faint, "Enter runs it, Esc returns to the list.");
   if (!state.refused.empty()) {
     views::wrapped_text_in(palette.bad, state.refused);
     panel.services.items->add_text("palette.refused", views::last_item(), state.refused);
@@ -181,7 +181,7 @@ void draw_palette(Panel& panel) {
       draw_palette_row(panel, found[static_cast<std::size_t>(i)], i == state.chosen);
       ImGui::PopID();
     }
-    if (found.empty()) text_in(panel.theme().palette.muted, "No command has these words.");
+    if (found.empty()) text_in(panel.theme().palette.muted, "No matching command");
     ImGui::EndChild();
     // The keys come from the window's own queue: ImGui loses quick taps.
     for (const std::string& key : panel.ui.popup_keys) {

@@ -39,7 +39,7 @@ bool draw_choice(const ParameterInfo& info, const std::string& label, double& va
   return changed;
 }
 
-// What stands in the control.
+// The text in the control.
 std::string value_text(const ParameterInfo& info, double value, int reach) {
   if (info.kind == ParameterKind::choice) return std::string(info.choices[static_cast<std::size_t>(value)]);
   if (!info.word.empty() && value == kWordValue) return std::string(info.word);
@@ -82,7 +82,7 @@ bool draw_value(Panel& panel, const ParameterInfo& info, ValueSlider slider, dou
   if (!info.word.empty() && value == kWordValue) slider.word = info.word;
   const auto given = value_slider(panel, slider);
   if (!given) return false;
-  // Whoever moves it below the least number says the word.
+  // Moved below the least number, it means the word.
   value = !info.word.empty() && *given < info.min ? kWordValue : std::clamp(*given, info.min, info.max);
   if (info.kind != ParameterKind::real) value = std::round(value);
   return true;
@@ -94,7 +94,8 @@ bool draw_unit(Panel& panel, const ParameterInfo& info, double& value) {
   const bool clicked =
       ImGui::Button((std::string(share ? "%" : "tok") + "##" + std::string(info.name)).c_str(), {-1, 0});
   panel.services.items->add_text("policy." + std::string(info.name) + "_unit", views::last_item(), share ? "%" : "tok");
-  tooltip(panel, share ? "A share of the run's positions: click for tokens" : "Tokens: click for a share of the run");
+  tooltip(panel, share ? "Share of the run's positions. Click for tokens"
+                       : "Tokens. Click for a share of the run's positions");
   if (!clicked) return false;
   const int n = panel.session.n_positions();
   if (share) {
@@ -136,14 +137,14 @@ bool draw_locked(Panel& panel, const ParameterInfo& info, double value) {
   return true;
 }
 
-// Whoever overrides a number that a gate was trained with should see that he does.
+// Shows the number that the gate was trained with, where the user overrides it.
 void draw_gates_own(Panel& panel, const ParameterInfo& info) {
   if (!panel.session.engine().model()) return;
   const PolicySpec& asked = panel.session.parameters().policy;
   const std::optional<double> own = own_number(asked, info.name, panel.session.engine().gates());
   if (!own || *own == asked.value(info.name)) return;
   const views::FontScope font(panel.theme().fonts.small);
-  const std::string note = "the gate's own: " + brief_value(info, *own);
+  const std::string note = "the gate's value: " + brief_value(info, *own);
   wrapped_text_in(panel.theme().palette.warn, note);
   panel.services.items->add_text("policy." + std::string(info.name) + ".own", views::last_item(), note);
 }
@@ -159,8 +160,7 @@ void draw_parameter(Panel& panel, const PolicySpec& policy, const ParameterInfo&
   ImGui::BeginDisabled(!used);
   const std::string item = "policy." + std::string(info.name);
   const std::string text = (used ? "" : "disabled ") + value_text(info, value, slider_reach(panel));
-  const std::string hint =
-      (used ? "" : "Without effect while the other parameters are as they are.\n") + std::string(info.definition);
+  const std::string hint = (used ? "" : "Has no effect with the current settings.\n") + std::string(info.definition);
   bool changed = false;
   if (info.kind == ParameterKind::choice) {
     ImGui::SetNextItemWidth(-1);
@@ -205,7 +205,8 @@ void draw_fold(Panel& panel, int n_rare) {
   if (n_rare == 0) return;
   const views::FontScope font(panel.theme().fonts.small);
   const bool all = panel.ui.all_parameters;
-  const std::string label = all ? "Fewer parameters" : std::to_string(n_rare) + " more at their defaults";
+  const std::string label =
+      all ? "Fewer settings" : std::to_string(n_rare) + (n_rare == 1 ? " more setting" : " more settings");
   if (ImGui::Button((label + "###all_parameters").c_str())) panel.run("policy.all_parameters");
   panel.services.items->add_text("button.policy.all_parameters", views::last_item(), label);
 }

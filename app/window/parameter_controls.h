@@ -11,7 +11,7 @@ int shown_decimals(double value, int least);
 /// The same of a share in per cent, at most 2: one that comes of whole tokens, 45 of 47, has no end of them.
 int share_decimals(double share);
 
-/// Shown is what will run: what nobody wrote has the gate's own number, and beside one that was written stands what the
+/// Shows what will run: a parameter that is not set has the gate's number, and next to one that is set is what the
 /// gate says of it. A parameter that the others make meaningless is disabled.
 void draw_policy_parameters(Panel& panel);
 

@@ -56,7 +56,7 @@ std::string spec_of_choice(const Panel& panel, const PolicyInfo& policy) {
   return spec + ":sinks=4,window=" + std::to_string(tokens - 4);
 }
 
-// The gates that were found for the model and that a policy was made for, each as a choice of its own: taking one loads it.
+// The gates that were found for the model and that a policy was made for, each as a separate choice: taking one loads it.
 void draw_gate_choices(Panel& panel, const PolicyInfo& policy) {
   const PolicySpec plain = PolicySpec::parse(policy.name);
   if (policy.gates.empty()) return;
@@ -87,10 +87,10 @@ std::string title_with_gate(const Panel& panel, const PolicyInfo& policy) {
   return title;
 }
 
-// In the order of what somebody has to provide.
+// In the order of what the user has to provide.
 enum class PolicyGroup { nothing, attention, gate_here, gate_missing };
-constexpr std::array<std::string_view, 4> kGroups = {"Needs nothing", "Decides by attention",
-                                                     "Decides by a gate that is here", "Needs a gate that is not here"};
+constexpr std::array<std::string_view, 4> kGroups = {"Needs nothing", "Uses attention", "Gated (available)",
+                                                     "Gated (no gate found)"};
 
 PolicyGroup group_of(const Panel& panel, const PolicyInfo& policy) {
   const PolicySpec plain = PolicySpec::parse(policy.name);
@@ -156,8 +156,9 @@ void draw_preview_note(Panel& panel) {
   if (session.run_in_progress()) {
     if (ImGui::Button("Apply to the run")) panel.run("run.apply_policy");
     panel.item("button.run.apply_policy");
-    tooltip(panel,
-            "Threshold, decay, stride, drop or a smaller budget hold from the next token on; the trace says so.");
+    tooltip(
+        panel,
+        "Apply threshold, decay, stride, drop or a smaller budget from the next token. The trace records the change.");
   }
   if (!session.shown_a()) return;
   if (session.preview().shown()) {
@@ -169,41 +170,39 @@ void draw_preview_note(Panel& panel) {
     const std::string gate = gate_of(preview);
     const ScoreSource source = policy_of(preview.policy).plan(preview.policy, preview.geometry()).source;
     const bool by_future = source == ScoreSource::future;
-    std::string text = "Preview: " + std::string(by_future ? "the future attention" : "scores") +
-                       (gate.empty() ? "" : " of gate " + gate) + " held fixed as A recorded " +
-                       (by_future ? "it." : "them.") + measure;
+    std::string text = "Preview: estimated from A's recorded " +
+                       std::string(by_future ? "future attention" : "scores") +
+                       (gate.empty() ? "" : " of gate " + gate) + "." + measure;
     if (source == ScoreSource::none) {
-      text = session.run_in_progress() ? "Preview: what this policy would have kept so far. It follows A."
-                                       : "Preview: what it keeps depends on no score." + measure;
+      text = session.run_in_progress() ? "Preview: what this policy would keep, updated as A runs."
+                                       : "Preview: this policy uses no scores." + measure;
     } else if (by_gates) {
       text = "Preview: " + note + "." + measure;
     } else if (session.run_in_progress()) {
-      text =
-          "Preview: what this policy would have kept so far, by the scores that A records under its own. It follows A.";
+      text = "Preview: what this policy would keep, estimated from A's scores and updated as A runs.";
     }
     wrapped_text_in(palette.preview, text);
     panel.services.items->add_text("policy.preview_note", views::last_item(), text);
-    if (!by_gates && !note.empty()) wrapped_text_in(palette.warn, "But " + note + ".");
+    if (!by_gates && !note.empty()) wrapped_text_in(palette.warn, "Note: " + note + ".");
     draw_obstacles(panel, in_the_way);
     if (ImGui::Button("Back to A's policy")) panel.run("preview.discard");
     panel.item("button.preview.discard");
   } else if (session.preview().pending()) {
     text_in(palette.muted,
-            session.gate_probe().pending() ? "The gates score A's tokens ..." : "Computing the preview ...");
+            session.gate_probe().pending() ? "Scoring A's tokens with the gates ..." : "Computing the preview ...");
   } else if (!session.preview().note().empty()) {
     std::string why_not = session.gate_probe().why_not();
     if (why_not.empty()) why_not = session.preview().note();
     if (const PolicySpec& policy = session.parameters().policy;
         !policy_of(policy).plan(policy, {}).follows_from_scores())
-      why_not = "what it evicts follows from the attention under it. Decode again to see that.";
+      why_not = "its evictions depend on its own attention. Decode again to see them.";
     wrapped_text_in(palette.warn, "No preview: " + why_not);
   } else if (session.has_parameters_policy(*session.shown_a()->run)) {
     text_in(palette.muted, "A was decoded under this policy.");
   } else if (session.shown_b()) {
     const bool same = session.has_parameters_policy(*session.shown_b()->run);
-    wrapped_text_in(palette.muted, same
-                                       ? "B was decoded under this policy."
-                                       : "B was decoded under another policy: a change of this one shows its preview.");
+    wrapped_text_in(palette.muted, same ? "B was decoded under this policy."
+                                        : "B was decoded under another policy. Change this one to preview it.");
   }
 }
 

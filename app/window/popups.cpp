@@ -1,4 +1,4 @@
-// What lies over the views: the list of keys, and the frame that all of them have. The palette and the dialog have files of their own.
+// What lies over the views: the list of keys, and the frame that all of them have. The palette and the dialog have their own files.
 
 #include <imgui.h>
 #include <imgui_internal.h>  // BringWindowToDisplayFront

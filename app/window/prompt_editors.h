@@ -18,13 +18,13 @@ struct PromptEditors {
   views::TextEditor prompt, system, stop;
   views::TextEditor answer;
   int answer_of = 0;                          // 1: B's
-  std::shared_ptr<const RunRecord> answered;  // the run whose answer stands there
+  std::shared_ptr<const RunRecord> answered;  // the run whose answer is shown there
   std::deque<views::TextEditor> turns;        // of the chat; a deque does not move them
   int asked_frames = 0;                       // in which the prompt was to have the keyboard, and had it not yet
   bool stop_focused = false;                  // what is typed there is not tidied up under the hand
 };
 
-/// The conversation so far: its system prompt and turns, the answer live.
+/// The conversation: its system prompt and turns, the answer live.
 void draw_conversation(Panel& panel);
 /// Of the draft: all the room that it shares with the turns, until there is one.
 float chat_draft_height(const Panel& panel);

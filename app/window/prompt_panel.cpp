@@ -39,7 +39,7 @@ void draw_samples(Panel& panel) {
   panel.item("prompt.samples");
 }
 
-/// How the model gets the text: as it stands, or as what a user says to it.
+/// How the model gets the text: raw, or as a user turn of its chat template.
 void draw_chat_choice(Panel& panel) {
   const std::string refusal = panel.session.next_run().chat_refusal();
   if (!panel.session.next_run().has_chat() && refusal.empty()) return;
@@ -48,14 +48,13 @@ void draw_chat_choice(Panel& panel) {
   if (ImGui::Checkbox("Chat", &chat)) panel.run("prompt.set", {{"chat", chat}});
   ImGui::EndDisabled();
   panel.item("prompt.chat");
-  tooltip(panel, refusal.empty()
-                     ? "On: what you write is a turn in the model's chat template. Off: the model continues "
-                       "the raw text."
-                     : "The model's chat template cannot be used.\n" + refusal);
+  tooltip(panel, refusal.empty() ? "On: your text is a turn in the model's chat template. Off: the model continues the "
+                                   "raw text."
+                                 : "The model's chat template cannot be used.\n" + refusal);
   ImGui::SameLine();
 }
 
-// Behind Ctrl+Enter the keyboard is in a draft that is empty: what its keys would undo is the question that was sent.
+// After Ctrl+Enter the keyboard is in a draft that is empty: what its keys would undo is the question that was sent.
 void go_beyond(Panel& panel, const views::TextEditor& editor) {
   using Beyond = views::TextEditor::Beyond;
   if (editor.beyond() == Beyond::nothing) return;
@@ -63,7 +62,7 @@ void go_beyond(Panel& panel, const views::TextEditor& editor) {
   if (const Command* command = panel.commands.find(id); command && panel.commands.enabled(*command)) panel.run(id);
 }
 
-// Whoever types wants to see it. What is scrolled off takes no focus in ImGui: it is asked again once it is there.
+// Typing brings it into sight. What is scrolled off takes no focus in ImGui: it is asked again once it is there.
 void bring_in_sight(Panel& panel, const views::TextEditor& editor) {
   const float top = ImGui::GetWindowPos().y, bottom = top + ImGui::GetWindowHeight();
   if (ImGui::GetItemRectMin().y < top || ImGui::GetItemRectMax().y > bottom) {
@@ -87,16 +86,16 @@ void draw_text(Panel& panel) {
   const bool asked = panel.ui.focus_prompt;
   if (editor.draw({.item = "prompt.text",
                    .size = {-1, height},
-                   .hint = goes_on ? "Say something more" : "Type a prompt, or take a sample.",
+                   .hint = goes_on ? "Reply ..." : "Type a prompt or use a sample.",
                    .focus = asked}))
     panel.run("prompt.set", {{"text", editor.text()}});
   if (asked) bring_in_sight(panel, editor);
   go_beyond(panel, editor);
   if (editor.right_to_left())
-    views::text_in(panel.theme().palette.muted, "Right-to-left text stands in the order it is stored in.");
+    views::text_in(panel.theme().palette.muted, "Right-to-left text is shown in stored order.");
 }
 
-// "629 tokens of 2048", as far as there is room. False: there is none for what would stand beside it.
+// "629 tokens of 2048", as far as there is room. False: there is no room for an item next to it.
 bool draw_length(Panel& panel, float room) {
   const NextRun& next = panel.session.next_run();
   const int n = next.prompt_tokens();
@@ -125,14 +124,14 @@ void draw_prompt_panel(Panel& panel) {
   draw_chat_choice(panel);
   const float field = panel.px(64);
   const views::FontScope font(panel.theme().fonts.small);
-  const float right =
-      ImGui::GetContentRegionMax().x - field - ImGui::GetStyle().ItemSpacing.x - ImGui::CalcTextSize("answer up to").x;
+  const float right = ImGui::GetContentRegionMax().x - field - ImGui::GetStyle().ItemSpacing.x -
+                      ImGui::CalcTextSize("max new tokens").x;
   const bool beside = draw_length(panel, right - ImGui::GetCursorPosX() - panel.px(6));
 
   int max_tokens = panel.session.parameters().max_tokens;
   if (beside) ImGui::SameLine(right);
   if (!beside) ImGui::SetCursorPosX(right), ImGui::AlignTextToFramePadding();
-  views::text_in(palette.muted, "answer up to");
+  views::text_in(palette.muted, "max new tokens");
   ImGui::SameLine();
   ImGui::SetNextItemWidth(field);
   if (ImGui::InputInt("##max_tokens", &max_tokens, 0)) panel.session.next_run().set_max_tokens(max_tokens);

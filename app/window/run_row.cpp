@@ -1,7 +1,7 @@
 #include "app/window/run_row.h"
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
+#include <imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <algorithm>
 #include <cmath>
@@ -52,14 +52,13 @@ std::string status_word(const RunRecord& run) {
   return run.message.empty() ? "stopped" : "cut off";
 }
 
-/// Of a run in the place of a letter. behind: it is B, and a preview of A is on show there.
+/// State of a letter of a run. behind: the run is B, and a preview of A is shown in its place.
 enum class Slot { off, on, behind };
 
 std::string slot_hint(Slot slot, bool is_a) {
-  if (is_a) return slot == Slot::on ? "This run is A" : "Show this run as A";
-  if (slot == Slot::behind)
-    return "This run is B, and the preview of A stands in its place now: a click shows the run again";
-  return slot == Slot::on ? "This run is B: a click takes it from A's side" : "Show this run as B, beside A";
+  if (is_a) return slot == Slot::on ? "This is A" : "Show this run as A";
+  if (slot == Slot::behind) return "This is B, hidden by the preview of A. Click to show it again.";
+  return slot == Slot::on ? "This is B. Click to clear." : "Show this run as B, next to A";
 }
 
 // A pill with the letter: filled where the run is on show in that place, a click puts it there.
@@ -78,7 +77,7 @@ void slot_button(Panel& panel, const char* letter, Slot slot, int run_id, bool i
     pressed = ImGui::Button(letter, {panel.px(26), panel.px(24)});
     ImGui::EndDisabled();
   }
-  if (itself) tooltip(panel, "This run is A; X swaps A and B");
+  if (itself) tooltip(panel, "This is A. X swaps A and B.");
   if (pressed) {
     const int a = panel.session.a() ? panel.session.a()->id : 0, b = panel.session.b() ? panel.session.b()->id : 0;
     if (is_a) {
@@ -139,7 +138,8 @@ void draw_run_menu(Panel& panel, const RunEntry& entry) {
   ImGui::BeginDisabled(!has_command);
   choice("Copy as command", "run.copy_command", ".copy");
   ImGui::EndDisabled();
-  if (!has_command) tooltip(panel, "Its trace does not tell, or its tokens are too many for one line.");
+  if (!has_command)
+    tooltip(panel, "The trace does not record the command, or the run has too many tokens for one line.");
   choice("Save as trace ...", "trace.save", ".save");
   choice("Remove from the list", "run.remove", ".remove");
 }

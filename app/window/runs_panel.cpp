@@ -59,7 +59,7 @@ class Titles {
 };
 Titles titles;
 
-/// What stands between `top` and the cursor, of the run that is to be seen.
+/// What is between `top` and the cursor, of the run that is to be seen.
 void scroll_to(float top) {
   const float bottom = ImGui::GetCursorScreenPos().y, list = ImGui::GetWindowPos().y, height = ImGui::GetWindowHeight();
   if (top < list) ImGui::SetScrollFromPosY(top - list, 0);
@@ -75,7 +75,7 @@ void draw_row(Panel& panel, const RunEntry& entry) {
   if (revealed) scroll_to(top);
 }
 
-// The runs of one trace: a line with previous and next, folded as long as nobody asks for them all.
+// The runs of one trace: a line with previous and next, folded until the user opens it.
 void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntry>& runs) {
   const int a = panel.session.a() ? panel.session.a()->id : 0;
   const auto shown = std::ranges::find(runs, a, &RunEntry::id);
@@ -96,8 +96,8 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
     if (ImGui::Button("All", {panel.px(42), 0})) panel.run("runs.choose", {{"trace", path}});
   }
   panel.services.items->add_text(item + ".all", views::last_item(), all ? "on" : "off");
-  tooltip(panel, all ? "On: maps are over all runs of this trace. A click: of A alone"
-                     : "Maps over all runs of this trace; Ctrl+click on a run adds it");
+  tooltip(panel, all ? "Maps cover all runs of this trace. Click for A only"
+                     : "Show maps over all runs of this trace. Ctrl+click a run to add it");
   ImGui::SameLine(0, panel.px(4));
   const auto step = [&](const char* label, const char* command, const char* suffix) {
     ImGui::BeginDisabled(at == 0 && n == 0);
@@ -117,7 +117,7 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   ImGui::SameLine(0, panel.px(4));
   if (ImGui::Button("×", {side, 0})) panel.run("trace.close", {{"trace", path}});
   panel.item(item + ".close");
-  tooltip(panel, "Take all its runs off the list; Ctrl+Z brings them back");
+  tooltip(panel, "Close this trace: removes its runs from the list (Ctrl+Z to undo)");
   if (open) {
     for (const RunEntry& run : runs) {
       if (const RunEntry* entry = panel.session.find_run(run.id)) draw_row(panel, *entry);

@@ -16,7 +16,7 @@ namespace kvscope::app {
 namespace {
 
 constexpr float kStopHeight = 44;
-constexpr char kGreedy[] = "At temperature 0 the likeliest token is taken: this has no effect.";
+constexpr char kGreedy[] = "No effect at temperature 0, which always takes the most probable token.";
 
 /// What the slider was moved to, or what was typed, within its limits. True if that is something else than it was.
 bool moved(Panel& panel, const ValueSlider& slider, double& value) {
@@ -32,7 +32,7 @@ void draw_stop(Panel& panel) {
   const std::vector<std::string>& stop = panel.session.parameters().stop;
   if (!editors.stop_focused && stop_texts(editors.stop.text()) != stop) editors.stop.set_text(stop_lines(stop));
   const bool changed = editors.stop.draw(
-      {.item = "sampling.stop", .size = {-1, panel.px(kStopHeight)}, .hint = "One a line; \\n is a line end"});
+      {.item = "sampling.stop", .size = {-1, panel.px(kStopHeight)}, .hint = "One per line; \\n is a line break"});
   editors.stop_focused = editors.stop.focused();
   if (changed) panel.run("stop.set", {{"texts", stop_texts(editors.stop.text())}});
 }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kShift = KeyboardLayout::kShift, kAltGr = KeyboardLayout::kAltGr;
 
-/// "right" as it stands on the key: "Right".
+/// "right" as it is printed on the key: "Right".
 std::string key_caps(std::string keys) {
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (i == 0 || keys[i - 1] == '+') keys[i] = static_cast<char>(std::toupper(static_cast<unsigned char>(keys[i])));

@@ -30,17 +30,17 @@ std::string words_of_shown(Session& session) {
   if (!a) return text;
   const int divergence = session.divergence();
   if (session.shown_b() && !session.shown_b()->preview) {
-    text = divergence < 0 ? "A and B: the same tokens    "
+    text = divergence < 0 ? "A and B: same tokens    "
                           : "A and B differ from token " + std::to_string(divergence) + "    ";
   }
   if (!session.shown_b() && session.b() && session.b()->run->n_tokens() > 0) {
     const std::string& model = session.b()->run->model.name;
-    text = "B" + (model.empty() ? std::string() : ", of " + model + ",") +
-           " has other layers and heads than A: nothing to compare    ";
+    text = "B" + (model.empty() ? std::string() : " (" + model + ")") +
+           " has different layers or heads: no comparison    ";
   }
   const views::Cursor at = views::cursor(session.selection(), *a->run);
   if (const auto set = runs_of_set(session.run_list(), session.selection()); !set.empty())
-    text += std::to_string(set.size()) + " runs together    ";  // how many have a value the map says
+    text += std::to_string(set.size()) + " runs combined    ";  // how many have a value the map says
   return text + "layer " + std::to_string(at.layer) + "  head " + std::to_string(at.kv_head) + "    query " +
          std::to_string(at.q) + " of " + std::to_string(a->run->n_tokens() - 1);
 }
@@ -56,7 +56,7 @@ void draw_task(Panel& panel) {
   if (slow) {
     command_button(panel, "Stop waiting", "file.give_up");
     ImGui::SameLine();
-    text = escape_for_terminal(slow->path, 160) + ": the machine is busy, or the disk does not answer (" +
+    text = escape_for_terminal(slow->path, 160) + ": the machine is busy or the disk does not respond (" +
            std::to_string(slow->seconds) + " s)";
   } else if (std::string silence = session.engine().silence(); !silence.empty()) {
     text = std::move(silence);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kFieldWidth = 74;  // design pixels
 
-// What is being typed is taken when the field is left or Enter is pressed: every digit would be a preview of its own.
+// What is being typed is taken when the field is left or Enter is pressed: else every digit would make a preview.
 struct Typed {
   ImGuiID field = 0;
   std::string text;

@@ -19,10 +19,10 @@ struct ValueSlider {
   double value = 0, min = 0, max = 1;
   int decimals = 0;       // in the field
   int drag_decimals = 0;  // that the knob moves in; what is typed is taken as it is
-  std::string unit = {};  // behind the number in the field: " %"
+  std::string unit = {};  // after the number in the field: " %"
   bool by_ratio = false;
-  std::string word = {};  // stands in the field instead of the number
-  std::string told = {};  // what the item says of itself; empty: what stands in the field
+  std::string word = {};  // shown in the field instead of the number
+  std::string told = {};  // the text of the item; empty: the text in the field
   float right = 0;        // room left free at the right, in pixels
   std::string hint = {};  // tooltip of both
 };

@@ -71,7 +71,7 @@ void draw_views_popup(Panel& panel, const views::ViewList& views, const views::V
   };
   if (row.size() < static_cast<std::size_t>(std::ranges::count(views, views::Place::main, &views::View::place))) {
     entries("Show here", "views.here.", true);
-    entries("Show beside it", "views.beside.", false);
+    entries("Show next to it", "views.beside.", false);
     ImGui::Separator();
   }
   if (ImGui::Selectable("Hide this view", false, row.size() > 1 ? 0 : ImGuiSelectableFlags_Disabled))
@@ -92,7 +92,7 @@ std::string draw_buttons(Panel& panel, const views::View& view, const std::vecto
   return pressed;
 }
 
-/// The same behind one button.
+/// The same in the menu of one button.
 std::string draw_menu_button(Panel& panel, const views::View& view, const std::vector<TitleButton>& buttons) {
   std::string pressed;
   if (ImGui::Button("More")) ImGui::OpenPopup("more");

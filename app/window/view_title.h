@@ -1,5 +1,5 @@
 #pragma once
-// What stands over a view: its title, and at the right export, which views stand beside each other, and maximise.
+// The row above a view: its title, and at the right export, which views are side by side, and maximise.
 
 #include "app/window/panel.h"
 #include "views/frame/view.h"

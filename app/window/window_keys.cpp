@@ -25,7 +25,7 @@ constexpr int kUntilField = 3;
 
 }  // namespace
 
-// What was typed behind a key that hands the keyboard on waits until the new owner was drawn, or the old one would hear it.
+// What was typed after a key that hands the keyboard on waits until the new owner was drawn, or the old one would hear it.
 void AppWindow::take_keys() {
   holds_input_ = hold_ > 0 || asks(ui_.find) || asks(ui_.go_to);
   if (holds_input_) return;

@@ -60,10 +60,10 @@ TEST_CASE("A gate that the policy does not read says which policy it has become,
   window.click("button.models");
   window.click("gate.sp-kv-0.02");
   window.wait({{"/engine", "ready"}, {"/gate", "sp-kv-0.02"}});
-  CHECK_THAT(window.text_soon("status", "policy is now"),
-             Catch::StartsWith("policy is now SP-KV, which reads this gate: Ctrl+Z takes back both"));
+  CHECK_THAT(window.text_soon("status", "policy changed to"),
+             Catch::StartsWith("policy changed to SP-KV, which reads this gate (Ctrl+Z undoes both)"));
   window.key("Escape");
   window.key("ctrl+z");
   window.wait({{"/engine", "ready"}, {"/parameters/policy", before}, {"/gate", gate}});
-  CHECK_THAT(window.text("status"), !Catch::Contains("policy is now"));
+  CHECK_THAT(window.text("status"), !Catch::Contains("policy changed to"));
 }

@@ -342,7 +342,7 @@ TEST_CASE("the line of a loaded gate has a cross that lets go of it", "[gates]")
   window.command("gate.open", {{"path", (others / "more").string()}});
   window.wait({{"/gate", "more"}, {"/engine", "ready"}, {"/model", {{"not", nullptr}}}});
   window.command("models.show");
-  CHECK_THAT(window.text_soon("gate.more", ": decides now"), Catch::EndsWith(": decides now"));
+  CHECK_THAT(window.text_soon("gate.more", ": in use"), Catch::EndsWith(": in use"));
   window.click("gate.more.drop");  // dead
   window.frames(2);
   CHECK(window.state()["gate"] == "more");

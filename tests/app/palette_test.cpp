@@ -23,10 +23,10 @@ TEST_CASE("A command's arguments are asked for in the controls' words, and taken
   const std::string policy =
       "policy: text, gate: name | parameter: name, value: number | budget: number, kind: tokens|keep|compression";
   CHECK(argument_words(policy) ==
-        "policy: text, gate: name | parameter: name, value: number | budget: number, budget as: tokens, kept share or "
-        "factor");
-  CHECK(with_names(policy, "budget 4, budget as factor") == " budget 4, kind compression");
-  CHECK(with_names(policy, "budget 0.5, budget as kept share") == " budget 0.5, kind keep");
+        "policy: text, gate: name | parameter: name, value: number | budget: number, budget as: tokens, keep % or "
+        "compression");
+  CHECK(with_names(policy, "budget 4, budget as compression") == " budget 4, kind compression");
+  CHECK(with_names(policy, "budget 0.5, budget as keep %") == " budget 0.5, kind keep");
   CHECK(with_names(policy, "policy kvpop:budget=4,sinks=2") == " policy kvpop:budget=4,sinks=2");
   CHECK(argument_words("a: run id, b: run id") == "A: run id, B: run id");
   CHECK(argument_words("id: run id, or trace: path") == "run: run id, or trace: path");

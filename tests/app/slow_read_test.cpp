@@ -110,12 +110,12 @@ TEST_CASE("The window says that it waits for a disk, goes on meanwhile, and give
   WindowDriver window(display, {.engine = fake()});
   ::unsetenv("LD_PRELOAD");
   window.command("trace.open", {{"path", (folder / "a.h5").string()}});
-  CHECK(window.text_soon("status", "the disk does not answer").find("a.h5") != std::string::npos);
+  CHECK(window.text_soon("status", "the disk does not respond").find("a.h5") != std::string::npos);
   window.frames(5);
   window.click("button.file.give_up");
   window.wait({{"/banners", {{"contains", "cancelled while reading"}}}});
   window.command("trace.open", {{"path", (folder / "a.h5").string()}});
-  CHECK(window.text_soon("status", "the disk does not answer").find("a.h5") != std::string::npos);
+  CHECK(window.text_soon("status", "the disk does not respond").find("a.h5") != std::string::npos);
   window.key("ctrl+q", true);
   CHECK(window.exit_code() == 0);
 }

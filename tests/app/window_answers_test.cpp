@@ -159,14 +159,14 @@ TEST_CASE("While a preview stands in B's place the run that is B says so, and a 
   window.command("policy.set", {{"policy", "kvpop:keep=50%"}});
   window.command("run.decode_again");
   window.wait({{"/running", false}, {"/b/status", "complete"}});
-  CHECK_THAT(window.text_soon("run.2.b", "takes it"), Catch::StartsWith("This run is B: "));
+  CHECK_THAT(window.text_soon("run.2.b", "clear"), Catch::StartsWith("This is B."));
   window.command("policy.set", {{"policy", "kvpop:keep=70%"}});
   window.wait({{"/preview/shown", true}});
-  CHECK_THAT(window.text_soon("run.2.b", "preview"), Catch::Contains("the preview of A stands in its place"));
+  CHECK_THAT(window.text_soon("run.2.b", "preview"), Catch::Contains("hidden by the preview of A"));
   window.click("run.2.b");
   window.wait({{"/preview/shown", false}});
   CHECK(window.state()["b"]["id"] == 2);
-  CHECK_THAT(window.text_soon("run.2.b", "takes it"), Catch::StartsWith("This run is B: "));
+  CHECK_THAT(window.text_soon("run.2.b", "clear"), Catch::StartsWith("This is B."));
 }
 
 // It moved by up to 190 pixels: turns appeared above it, and fewer of them beside another run's answer.

@@ -54,7 +54,7 @@ TEST_CASE("Parameters that few change are folded away while they are at their de
     return names;
   };
   CHECK(shown("sp-kv") == "threshold window");
-  CHECK(window.text("button.policy.all_parameters") == "6 more at their defaults");
+  CHECK(window.text("button.policy.all_parameters") == "6 more settings");
   CHECK(shown("sp-kv:read=64") == "threshold window read");
   CHECK(shown("sp-kv:pool=64") == "threshold window pool drop observe");  // which count once there is a pool
   CHECK(shown("sp-kv:strict=1") == "threshold strict window");
@@ -64,7 +64,7 @@ TEST_CASE("Parameters that few change are folded away while they are at their de
   CHECK(shown("sp-kv") == "threshold window");
   window.click("button.policy.all_parameters");
   CHECK(shown("sp-kv") == "threshold strict window read pool drop observe");
-  CHECK(window.text("button.policy.all_parameters") == "Fewer parameters");
+  CHECK(window.text("button.policy.all_parameters") == "Fewer settings");
   window.command("edit.undo");
   window.frames(3);
   CHECK(window.text("policy.strict").empty());
@@ -109,9 +109,9 @@ TEST_CASE("The panel shows the gate's own numbers, and beside one that was writt
   window.command("policy.set", {{"parameter", "threshold"}, {"value", 0.5}});  // the method's own, but written
   window.frames(3);
   CHECK(window.text("policy.window") == "20");
-  CHECK(window.text("policy.window.own") == "the gate's own: 64");
+  CHECK(window.text("policy.window.own") == "the gate's value: 64");
   CHECK(window.text("policy.threshold") == "0.50");
-  CHECK(window.text("policy.threshold.own") == "the gate's own: 0.75");
+  CHECK(window.text("policy.threshold.own") == "the gate's value: 0.75");
 }
 
 // W16: a threshold of 0.5375 stood there as 0.54, a budget of 12.5 % as 12 %.
@@ -144,7 +144,7 @@ TEST_CASE("A short prompt runs under the policy that stands there: its budget is
   window.frames(3);
   // A field of 25 % and 24.9 % beside it would be two shares.
   CHECK_THAT(window.text("policy.budget_words"),
-             Catch::Contains("would keep ") && Catch::Contains(" tokens, a factor of ") && !Catch::Contains("%"));
+             Catch::Contains("would keep ") && Catch::Contains(" tokens (") && !Catch::Contains("%"));
   window.command("policy.set", {{"policy", "kvpop:keep=25%,sinks=4,window=64"}});
   window.command("prompt.set", {{"text", "one two three four five six seven"}});
   window.command("run.max_tokens", {{"n", 4}});

@@ -230,7 +230,7 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   window.frames(3);
   CHECK(window.text("trace.many.h5.all") == "on");
   CHECK(window.text("map.set") == "median of 3 runs, each at its last query");
-  CHECK(window.text("status.shown").starts_with("3 runs together"));
+  CHECK(window.text("status.shown").starts_with("3 runs combined"));
   // A preset that is over runs is over these.
   window.command("figure.export", {{"preset", "kvpop-fig8"}, {"path", (window.folder() / "f8.svg").string()}});
   window.wait({{"/files_busy", false}});
@@ -432,8 +432,8 @@ TEST_CASE("The models and gates are a click or Ctrl+M away, and Escape closes wh
   window.wait({{"/gate", "wg-kv-0.01"}, {"/engine", "ready"}});
   CHECK(window.state()["parameters"]["policy"].get<std::string>().starts_with("wg-kv"));
   window.click("policy.combo");
-  CHECK(window.text("policy.choice.wg-kv") == "Decides by a gate that is here");
-  CHECK(window.text("policy.choice.duo") == "Needs a gate that is not here");
+  CHECK(window.text("policy.choice.wg-kv") == "Gated (available)");
+  CHECK(window.text("policy.choice.duo") == "Gated (no gate found)");
   CHECK(window.text("policy.choice.full") == "Needs nothing");
   window.key("Escape");
   window.frames(3);

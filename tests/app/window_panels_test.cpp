@@ -24,7 +24,7 @@ TEST_CASE("What a budget comes to is said of the next run, and of A where that h
   const int of_a = state["a"]["n_tokens"], next = state["parameters"]["prompt_tokens"].get<int>() + 100;
   REQUIRE(of_a < next);  // the fake engine counts words
   const auto kept_of = [](int n) {
-    return "would keep " + std::to_string(n / 2) + " of " + std::to_string(n) + " tokens, a factor of ";
+    return "would keep " + std::to_string(n / 2) + " of " + std::to_string(n) + " tokens (";
   };
   CHECK_THAT(window.text_soon("policy.budget_words", kept_of(next)), Catch::StartsWith("Next run: " + kept_of(next)));
   const std::string would =

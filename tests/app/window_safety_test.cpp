@@ -169,7 +169,7 @@ TEST_CASE("Beside Decode again stands that the open model is not A's, and one cl
   window.frames(2);
   CHECK(window.text("run.obstacle") == why);
   CHECK(window.text("policy.refusal").empty());
-  CHECK(window.text("policy.preview_note") == "Preview: what it keeps depends on no score.");
+  CHECK(window.text("policy.preview_note") == "Preview: this policy uses no scores.");
   window.click("run.remedy.0");
   window.wait({{"/model", "kvscope-tiny"}, {"/engine", "ready"}});
   CHECK(command_of(window, "run.decode_again")["enabled"].get<bool>());

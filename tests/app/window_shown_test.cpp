@@ -67,7 +67,7 @@ TEST_CASE("The panel and the strip say of a preview that its run goes on and how
   window.wait({{"/preview/shown", true}});
   window.frames(3);
   CHECK(window.text("policy.preview_note") ==
-        "Preview: what this policy would have kept so far, by the scores that A records under its own. It follows A.");
+        "Preview: what this policy would keep, estimated from A's scores and updated as A runs.");
   const int first = preview_reaches(window);
   REQUIRE(first >= 0);
   window.wait({{"/a/n_tokens", {{"at_least", first + 60}}}});
@@ -81,12 +81,11 @@ TEST_CASE("The panel and the strip say of a preview that its run goes on and how
   for (int i = 0; i < 100 && preview_reaches(window) != -1; ++i) window.frames(1);
   CHECK(preview_reaches(window) == -1);  // of all of A
   CHECK(window.text("policy.preview_note") ==
-        "Preview: scores held fixed as A recorded them. Decode again to measure it.");
+        "Preview: estimated from A's recorded scores. Decode again to measure it.");
   window.command("policy.set", {{"policy", "streaming:sinks=4,window=50"}});
   window.wait({{"/preview/shown", true}, {"/preview/pending", false}});
   window.frames(3);
-  CHECK(window.text("policy.preview_note") ==
-        "Preview: what it keeps depends on no score. Decode again to measure it.");
+  CHECK(window.text("policy.preview_note") == "Preview: this policy uses no scores. Decode again to measure it.");
   window.click("button.preview.discard");
   CHECK(window.text("policy.preview_note").empty());
   CHECK(preview_reaches(window) == -2);
@@ -217,7 +216,7 @@ TEST_CASE("Views over a view puts another in its place or beside it, and a narro
   window.click("view.run_curves.views");
   window.click("views.beside.comparison");
   window.wait({{"/ui/main_row", {"layer_head_map", "run_curves", "comparison"}}});
-  CHECK(window.text("comparison.note").starts_with("There is no B"));
+  CHECK(window.text("comparison.note").starts_with("No B yet"));
   window.command("view.show", {{"view", "metric_by_layer"}});
   window.frames(3);
   window.click("view.layer_head_map.more");
@@ -240,7 +239,7 @@ TEST_CASE("Views over a view puts another in its place or beside it, and a narro
   window.command("layout.explore");
   window.key("F3");
   window.frames(3);
-  CHECK(window.text("frame_times").starts_with("own work a frame, last "));
+  CHECK(window.text("frame_times").starts_with("CPU per frame, last "));
   const auto line = window.rect("frame_times"), views = window.rect("split.right");
   CHECK(line[1] >= views[1] + views[3]);  // it covers nothing
 }

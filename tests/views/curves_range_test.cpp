@@ -71,7 +71,7 @@ TEST_CASE("the wheel over Curves zooms the part that all views show, the right b
 TEST_CASE("Curves say how many positions a point is the mean of, and nothing where each has its own") {
   Stage<RunCurvesView> s(run_of(400), {.q = 200});
   s.draw();
-  CHECK(s.text("curves.mean_of") == "mean of 4 or 5 positions a point");  // 400 over 96 points
+  CHECK(s.text("curves.mean_of") == "mean of 4 or 5 positions per point");  // 400 over 96 points
   const ItemRect mark = *s.window.items.find("curves.mean_of"), plot = *s.window.items.find("curves.plot");
   CHECK(mark.y + mark.h <= plot.y);
   ImGui::GetIO().MousePos = {mark.centre_x(), mark.centre_y()};
@@ -79,7 +79,7 @@ TEST_CASE("Curves say how many positions a point is the mean of, and nothing whe
   CHECK_THAT(s.text("hint"), Catch::Contains("at most 96 points") && Catch::Contains("no peak is lost"));
   s.selection.view = {100, 292};
   s.draw();
-  CHECK(s.text("curves.mean_of") == "mean of 2 positions a point");
+  CHECK(s.text("curves.mean_of") == "mean of 2 positions per point");
   s.selection.view = {100, 196};
   s.draw();
   CHECK_FALSE(s.has("curves.mean_of"));
@@ -90,13 +90,13 @@ TEST_CASE("Curves say how many positions a point is the mean of, and nothing whe
 TEST_CASE("In a narrow pane the note of Curves is cut with an ellipsis and its hint begins with the whole of it") {
   Stage<RunCurvesView> s(run_of(400), {.q = 200}, {150, 500});
   s.draw();
-  CHECK(s.text("curves.mean_of") == "mean of 4 or 5 positions a point");
+  CHECK(s.text("curves.mean_of") == "mean of 4 or 5 positions per point");
   CHECK_THAT(s.window.written_in("curves.mean_of"), Catch::StartsWith("meanof") && Catch::EndsWith("…"));
   const ItemRect mark = *s.window.items.find("curves.mean_of");
   CHECK(mark.x + mark.w <= 150);
   ImGui::GetIO().MousePos = {mark.centre_x(), mark.centre_y()};
   s.draw();
-  CHECK_THAT(s.text("hint"), Catch::StartsWith("Mean of 4 or 5 positions a point. The line goes through at most 96"));
+  CHECK_THAT(s.text("hint"), Catch::StartsWith("Mean of 4 or 5 positions per point. The line has at most 96"));
 }
 
 TEST_CASE("No word of a legend of curves is cut, and half of a figure's height is the plot's") {
@@ -190,7 +190,7 @@ TEST_CASE("a peak of a position stays within the curve's range at every zoom, in
     const auto &mean = column<double>(built.data, "mean"), &greatest = column<double>(built.data, "greatest");
     CHECK(*std::ranges::max_element(greatest) == 9);
     CHECK(*std::ranges::max_element(mean) < 6);
-    CHECK_THAT(built.caption, Catch::Contains(" positions, the least to the greatest of these as a band"));
+    CHECK_THAT(built.caption, Catch::Contains(" positions, their range as a band"));
     double highest = 1e9, lowest_line = 1e9;  // the axis goes down
     for (const Primitive& item : built.figure.items) {
       if (const auto* area = std::get_if<Polygon>(&item))

@@ -44,8 +44,9 @@ TEST_CASE("the deck's picture has a column for each query, as high as its cache,
   s.selection.layer = 1, s.selection.kv_head = 2;
   TimeDeck deck(s.window.services);
   s.window.frame([&] { deck.draw(s.context, 160); });
-  CHECK(s.text("timeline.heights") == "sinks, kept, window, at most " + std::to_string(most_cached) +
-                                          " in cache, at most " + std::to_string(most_evicted) + " evicted at a query");
+  CHECK(s.text("timeline.heights") == "sinks, kept, window, peak " + std::to_string(most_cached) + " tokens, peak " +
+                                          std::to_string(most_evicted) +
+                                          (most_evicted == 1 ? " eviction per query" : " evictions per query"));
 }
 
 // The label lay over the picture.
@@ -63,7 +64,7 @@ TEST_CASE("what the deck says of its map stands over it, and where there is litt
   }
   s.window.resize({470, 900});
   s.window.frame([&] { deck.draw(s.context, 160); });
-  CHECK_THAT(s.text("timeline.heights"), Catch::StartsWith("at most"));
+  CHECK_THAT(s.text("timeline.heights"), Catch::StartsWith("peak"));
   s.window.frame([&] { deck.draw(s.context, 90); });
   CHECK_FALSE(s.has("timeline.heights"));
 }
@@ -74,14 +75,14 @@ TEST_CASE("while nothing is in the cache the deck says so, and of a run that goe
   Stage<TokenStripView> s(run);
   TimeDeck deck(s.window.services);
   s.window.frame([&] { deck.draw(s.context, 160); });
-  CHECK_THAT(s.text("timeline.heights"), Catch::EndsWith(", no evictions so far"));
+  CHECK_THAT(s.text("timeline.heights"), Catch::EndsWith(", no evictions yet"));
   for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {
     for (int head = 0; head < run.evict_at.n_kv_heads(); ++head) run.evict_at.row(layer, head).clear();
   }
   Stage<TokenStripView> first(run);
   TimeDeck empty(first.window.services);
   first.window.frame([&] { empty.draw(first.context, 160); });
-  CHECK(first.text("timeline.heights") == "nothing in the cache yet");
+  CHECK(first.text("timeline.heights") == "cache is empty");
 }
 
 TEST_CASE("the deck says what Play and live do") {
@@ -94,8 +95,8 @@ TEST_CASE("the deck says what Play and live do") {
     for (int i = 0; i < 3; ++i) s.window.frame([&] { deck.draw(s.context, 160); });
     return s.text("hint");
   };
-  CHECK(hint("timeline.play") == "Goes on from query to query (Space)");
-  CHECK(hint("timeline.live") == "Back to the newest query, and along with the run while it goes on");
+  CHECK(hint("timeline.play") == "Play query by query (Space)");
+  CHECK(hint("timeline.live") == "Go to the newest query and follow the run");
 }
 
 TEST_CASE("a full cache evicts nothing, and the deck says so") {

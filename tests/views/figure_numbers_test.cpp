@@ -88,7 +88,7 @@ TEST_CASE("B minus A is the difference of both maps, and of a run with itself no
   options.q = -1;
   options.compare = MapCompare::side_by_side;
   CHECK_THAT(layer_head_map_figure(parted, options, {}).caption,
-             Catch::Contains("Their tokens part at 60: each map is of its run's own text"));
+             Catch::Contains("Their tokens diverge at 60: each map uses its own run's text"));
   options.q = 59;
   CHECK_THAT(layer_head_map_figure(parted, options, {}).caption, !Catch::Contains("part at"));
 
@@ -195,9 +195,15 @@ TEST_CASE("one head's strip has what colours it, and B's fate of the tokens that
     CHECK(kept[i] == (90 < run.evict_at.row(1, 2)[t]));
     if (options.colour == ColourMode::score)
       CHECK(same(column<double>(built.data, "score")[i], run.scores.row(1, 2)[t]));
-    if (options.colour == ColourMode::oracle)
+    if (options.colour == ColourMode::oracle) {  // the words of the file, which no legend's wording changes
+      const Verdict verdict = HeadAtQuery(run, 1, 2, 90).verdict(static_cast<std::int32_t>(t));
       CHECK(column<std::string>(built.data, "oracle")[i] ==
-            verdict_name(HeadAtQuery(run, 1, 2, 90).verdict(static_cast<std::int32_t>(t))));
+            (verdict == Verdict::none           ? "no choice"
+             : verdict == Verdict::kept_rightly ? "kept, as the oracle"
+             : verdict == Verdict::kept_wrongly ? "kept, the oracle drops it"
+             : verdict == Verdict::missed       ? "missed: the oracle keeps it"
+                                                : "dropped, as the oracle"));
+    }
   }
   CHECK_THROWS_AS(token_strip_figure(a, options, {}), Error);
   CHECK_THROWS_AS(token_strip_figure(a, {.kv_head = 1}, {}), Error);
@@ -341,7 +347,7 @@ TEST_CASE("a caption names model, policy, definition, aggregation and that a pre
   options.preview = true;
   const std::string caption = layer_head_map_figure(runs, options, {}).caption;
   for (const char* part :
-       {"random-model", "kvpop:budget=64", "Definition: ", "median of 2 runs", "Preview", "held fixed"}) {
+       {"random-model", "kvpop:budget=64", "Definition: ", "median of 2 runs", "Preview", "recorded scores"}) {
     CHECK_THAT(caption, Catch::Contains(part));
   }
   options.preview = false;
@@ -354,7 +360,7 @@ TEST_CASE("recall before the oracle saw everything is said to be so far") {
   const RunRecord* runs[] = {&run};
   LayerHeadMapOptions options;
   options.metric = Metric::recall;
-  CHECK_THAT(layer_head_map_figure(runs, options, {}).caption, Catch::Contains("so far"));
+  CHECK_THAT(layer_head_map_figure(runs, options, {}).caption, Catch::Contains("partial"));
 }
 
 TEST_CASE("a figure of nothing is refused with an error, not drawn") {

@@ -284,9 +284,9 @@ TEST_CASE("a hybrid study on show predicts the likelihood of the heads on the bo
   const double error = std::sqrt((0.06 * 0.06 + 0.12 * 0.12) / 4);
   CHECK(
       s.text("board.predicted") ==
-      "NLL, predicted: +0.2100 nats per token above dense, by 12.5 % of the density, between the 4 choices measured in "
-      "h.h5 (each of them by the others alone: " +
-          fixed_text(error, 4) + " off, root mean square); local heads have 4 sinks and a window of 64 there");
+      "NLL, predicted: +0.2100 nats per token against dense, from 12.5 % of the density, interpolated between the 4 choices measured in "
+      "h.h5 (leave-one-out error " +
+          fixed_text(error, 4) + ", root mean square); local heads in that study have 4 sinks and a window of 64");
   CHECK(s.text("board.nll") == "NLL: not measured for these heads.");
   s.selection.board.global.add({1, 1});
   s.draw();

@@ -98,9 +98,9 @@ TEST_CASE("Beside B the inspector's numbers have a second column, both by the or
     CHECK_THAT(s.text(item + ".b"), StartsWith(value(runs.b)));
   }
   CHECK(s.text("inspector.recall at q.b") != number(Oracle(runs.b).counts(kLayer, kHead, kQuery).recall()));
-  const std::string judge = "Both by one " + common->note(runs.a, runs.b, kQuery) + " in the mean of the heads.";
+  const std::string judge = "A and B are judged by one " + common->note(runs.a, runs.b, kQuery) + " (mean over heads).";
   CHECK_THAT(s.text("inspector.judge"), StartsWith(judge));
-  CHECK_THAT(s.text("inspector.judge"), Contains("more than all of its mass"));  // B keeps 120 tokens, the oracle 40
+  CHECK_THAT(s.text("inspector.judge"), Contains("a mass recall above 1"));  // B keeps 120 tokens, the oracle 40
 }
 
 // The same "recall" was 0.429 alone and 0.188 beside a preview, and nothing at the number said why.
@@ -211,8 +211,9 @@ TEST_CASE("Each verdict of the oracle comes with the query that it is about: the
     Stage<InspectorView> s(run, {.layer = kLayer, .kv_head = kHead, .token = t, .q = kQuery});
     s.draw();
     const std::string eviction = "at its eviction, query " + std::to_string(at) + ", ";
-    CHECK(s.text("inspector.oracle") == std::string(verdict_name(now)) + " at query 150; " + eviction +
-                                            (would_have ? "it would have kept it" : "it would not have kept it"));
+    CHECK(s.text("inspector.oracle") ==
+          std::string(verdict_name(now)) + " at query 150; " + eviction +
+              (would_have ? "the oracle would have kept it" : "the oracle would have evicted it too"));
     CHECK_THAT(s.text("inspector.why"), Contains(would_have ? " Wrong: " : " Correct: "));
     if (n_apart > 2) break;
   }
@@ -220,7 +221,7 @@ TEST_CASE("Each verdict of the oracle comes with the query that it is about: the
   CHECK(n_apart > 0);
   Stage<InspectorView> kept(run, {.layer = kLayer, .kv_head = kHead, .token = kQuery - 2, .q = kQuery});
   kept.draw();
-  CHECK(kept.text("inspector.oracle") == "no choice to judge at query 150");
+  CHECK(kept.text("inspector.oracle") == "no choice needed at query 150");
 }
 
 TEST_CASE("In a narrow inspector no word of the two policies is broken") {
@@ -260,7 +261,7 @@ TEST_CASE("The inspector says what became of the token in B, where B has the sam
   s.compare_with(with_other_tokens_from(runs.b, 100));
   wait(s);
   CHECK(s.text("inspector.in B") == life_line(runs.b, kLayer, kHead, kToken));
-  CHECK(s.text("inspector.judge") == "Each by the oracle of its own run: their texts part.");
+  CHECK(s.text("inspector.judge") == "A and B have different text, so each is judged by its own oracle.");
   CHECK(s.text("inspector.recall at q.b") == number(Oracle(*s.b.run).counts(kLayer, kHead, kQuery).recall()));
   s.selection.token = 100;
   s.draw();

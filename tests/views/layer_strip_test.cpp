@@ -120,7 +120,7 @@ TEST_CASE("On paper too, a column of several tokens has their mean, and the numb
       token_strip_figure(run, {.count = 5000, .first = 0, .evictable_only = false, .bands = 1, .labels = false}, {});
   CHECK(built.figure.panel("strip")->columns == kMaxStripColumns);
   CHECK(built.data.n_rows() == 2u * kMaxStripColumns);
-  CHECK(built.caption.find("3 tokens at most") != std::string::npos);
+  CHECK(built.caption.find("the mean of up to 3 tokens") != std::string::npos);
   std::int64_t tokens = 0;
   for (const FigureColumn& column : built.data.columns) {
     if (column.name == "tokens")
@@ -137,7 +137,7 @@ TEST_CASE("The strip shows text or layers, and its figure shows what it shows") 
   CHECK(s.selection.layers);
   CHECK_FALSE(s.has("strip.token.0"));
   CHECK(s.has("layers.strip"));
-  CHECK(s.text("strip.title") == "KV heads retaining each token, by layer");
+  CHECK(s.text("strip.title") == "KV heads keeping each token, by layer");
   CHECK(s.view.layer_picture().is_current());
   s.selection.view = {20, 120};
   s.draw();
@@ -170,7 +170,7 @@ TEST_CASE("A click in the strip of layers selects layer and token, the card says
   CHECK(s.selection.token == 30);
   CHECK(s.selection.hovered_token == 30);
   CHECK(s.text("layers.card") ==
-        "layer 1: " + std::to_string(kept_heads(*s.a.run, 1, 30, 150)) + " of 3 KV heads retain it");
+        "layer 1: " + std::to_string(kept_heads(*s.a.run, 1, 30, 150)) + " of 3 KV heads keep it");
   CHECK_FALSE(s.has("layers.tokens_per_pixel"));
   io.MouseWheel = 2;
   s.draw(1);
@@ -345,7 +345,7 @@ TEST_CASE("A search is made again where its text, the head or the query changed,
     finder.update(s.context);
   }
   CHECK(s.context.hits->front() == 115);
-  CHECK(line("no such text") == "nothing found");
+  CHECK(line("no such text") == "no matches");
 }
 
 TEST_CASE("Shift and a drag mark a range, whose share in the head and in all heads is said") {
@@ -379,8 +379,8 @@ TEST_CASE("Shift and a drag mark a range, whose share in the head and in all hea
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     s.draw(1);
   }
-  const std::string expected = "tokens 40–69: " + std::to_string(in_head) + " of 30 in the cache, " +
-                               format_number(in_all / 60.0, 3) + " of 3 heads over all layers";
+  const std::string expected = "tokens 40–69: " + std::to_string(in_head) + " of 30 in the cache, mean " +
+                               format_number(in_all / 60.0, 3) + " of 3 heads per layer";
   CHECK(s.text("strip.brush") == expected);
 }
 

@@ -58,7 +58,7 @@ TEST_CASE("by layer: a dot is the metric of its head, with the chance of its lay
   }
   CHECK(n_dots(built.figure) == 12);
   CHECK(count<StrokeBox>(built.figure) >= 1);
-  CHECK_THAT(built.caption, Catch::Contains("a dot for each KV head") && Catch::Contains("drawn at random"));
+  CHECK_THAT(built.caption, Catch::Contains("one dot per KV head") && Catch::Contains("a random choice"));
   REQUIRE(built.figure.panel("by_layer") != nullptr);
   CHECK(built.figure.panel("by_layer")->columns == 3);
 }
@@ -87,7 +87,8 @@ TEST_CASE("by layer: A and B are judged by one oracle, each with its own mean") 
   const LayerDistributions both = layer_distributions(runs, options);
   REQUIRE(both.series.size() == 2);
   CHECK(both.series[0].name == "A");
-  CHECK_THAT(metric_by_layer_figure(runs, options, {}).caption, Catch::Contains("Both by one shared oracle"));
+  CHECK_THAT(metric_by_layer_figure(runs, options, {}).caption,
+             Catch::Contains("A and B are judged by one shared oracle"));
   options.common_oracle = false;
   const LayerDistributions own = layer_distributions(runs, options);
   const HeadMap expected = head_metric(b, Metric::recall, b.n_tokens() - 1);
@@ -132,9 +133,7 @@ TEST_CASE("curves: the numbers are the run's, and a line breaks where there is n
   }
   CHECK(std::isnan(mean[0]));                // nothing was chosen at the first queries
   CHECK(count<Polygon>(built.figure) == 2);  // over the heads, and over the positions of a point
-  CHECK_THAT(built.caption,
-             Catch::Contains(
-                 "each point a mean over 4 or 5 positions, the least to the greatest of these as the darker band"));
+  CHECK_THAT(built.caption, Catch::Contains("each point the mean of 4 or 5 positions, their range as the darker band"));
 }
 
 TEST_CASE("curves: a difference is B - A, and what has none is refused") {
@@ -149,7 +148,7 @@ TEST_CASE("curves: a difference is B - A, and what has none is refused") {
   CHECK_THROWS_WITH(curves_figure(apart, options, {}), Catch::Contains("no token in common"));
   CHECK_THROWS_WITH(curves_figure(one, options, {}), Catch::Contains("exactly two"));
   const BuiltFigure preview = curves_figure(one, {.preview = true}, {});
-  CHECK_THAT(preview.caption, Catch::Contains("Nothing was decoded for a preview: it has no line"));
+  CHECK_THAT(preview.caption, Catch::Contains("A preview is not measured, so it has no line"));
   for (const double v : column<double>(preview.data, "mean")) CHECK(std::isnan(v));
   CHECK_NOTHROW(curves_figure(one, {.quantity = RunQuantity::cached, .preview = true}, {}));
 }
@@ -180,7 +179,7 @@ TEST_CASE("The view by layer says that no oracle had to choose, rather than show
   Stage<MetricByLayerView> s(random_run(4, {.oracle = false}));
   s.selection.metric = Metric::recall;
   s.draw(4);
-  CHECK_THAT(s.text("by_layer.note"), Catch::Contains("no oracle had to choose"));
+  CHECK_THAT(s.text("by_layer.note"), Catch::Contains("no choice was needed"));
 }
 
 TEST_CASE("The curves' quantity and comparison are chosen by buttons, and dragging in them scrubs") {
@@ -217,14 +216,14 @@ TEST_CASE("The curves say what a run lacks: an oracle, a measured output error, 
   s.a.preview = true;
   s.window.click("curves.quantity.0", draw);
   s.draw();
-  CHECK_THAT(s.text("curves.refusal"), Catch::Contains("Nothing was decoded for a preview"));
+  CHECK_THAT(s.text("curves.refusal"), Catch::Contains("A preview is not measured"));
 }
 
 // The curve and the dots of B were simply not there.
 TEST_CASE("A preview under another window than the run's says in the curves and by layer why it has no recall") {
   const RunRecord run = random_run(2);
   const RunRecord preview = what_if(run, PolicySpec::parse("streaming:sinks=4,window=60"));
-  const std::string why = "Recall under a window of 60 needs the future attention from there on";
+  const std::string why = "Recall with a window of 60 needs future attention that A recorded only for its own window";
   Stage<RunCurvesView> curves(run);
   curves.compare_with(preview);
   curves.b.preview = true;
@@ -249,7 +248,7 @@ TEST_CASE("The curves say why a B of another model has none, and where a differe
   Stage<RunCurvesView> s(random_run(2));
   s.compare_with(random_run(2, {.n_layers = 3}));
   s.draw();
-  CHECK(s.text("curves.no_b") == "its model has other layers or KV heads.");
+  CHECK(s.text("curves.no_b") == "its model has different layers or KV heads.");
   CHECK(s.has("curves.plot"));
   CHECK(s.view.figure(s.context)->runs.size() == 1);
   RunRecord elsewhere = random_run(2);
@@ -258,8 +257,7 @@ TEST_CASE("The curves say why a B of another model has none, and where a differe
   s.draw();
   s.window.click("curves.compare.2", [&] { s.view.draw(s.context); });
   s.draw();
-  CHECK(s.text("curves.refusal") ==
-        "The texts of A and B differ from the first token on: there is no difference to take.");
+  CHECK(s.text("curves.refusal") == "A and B differ from the first token, so there is nothing to subtract.");
   CHECK_FALSE(s.has("curves.mean_of"));
 }
 
@@ -279,7 +277,7 @@ TEST_CASE("A long run's curve is counted aside, and drawn when it is known") {
 TEST_CASE("The table of A and B says what there is to compare, and what was asked of both alike in one line") {
   Stage<ComparisonView> s(random_run(3));
   s.draw();
-  CHECK_THAT(s.text("comparison.note"), Catch::Contains("There is no B"));
+  CHECK_THAT(s.text("comparison.note"), Catch::Contains("No B yet"));
   s.window.click("empty.comparison_b", [&] { s.view.draw(s.context); });
   CHECK(s.command == "run.decode_again");
   s.compare_with(random_run(3, {.policy = "streaming:sinks=4,window=60"}));

@@ -40,22 +40,22 @@ ItemRect map_of(Stage<LayerHeadMapView>& s, const std::string& cells, const std:
 
 TEST_CASE("Why no head has a value is said as the cause that it has") {
   const RunRecord run = random_run(3, {.policy = "kvpop:budget=64,sinks=4,window=16"});
-  CHECK(why_no_value(run, Metric::density, 3) == "At query 3 all tokens are in the window of 16.");
-  CHECK(why_no_value(run, Metric::evict_ratio, 3) == "At query 3 all tokens are sinks or in the window of 16.");
-  CHECK(why_no_value(run, Metric::recall, 3) == "At query 3 all tokens are sinks or in the window of 16.");
+  CHECK(why_no_value(run, Metric::density, 3) == "At query 3, all tokens are in the window of 16.");
+  CHECK(why_no_value(run, Metric::evict_ratio, 3) == "At query 3, all tokens are sinks or in the window of 16.");
+  CHECK(why_no_value(run, Metric::recall, 3) == "At query 3, all tokens are sinks or in the window of 16.");
   CHECK(why_no_value(run, Metric::recall, 30) == "Nothing was evicted up to query 30.");
   CHECK(why_no_value(run, Metric::read_share, 150) ==
-        "No head of this run reads pages: a query reads all that is kept.");
-  CHECK(why_no_value(run, Metric::read_mass, 150) == "No head of this run reads pages.");
+        "No head in this run reads pages: each query reads every kept token.");
+  CHECK(why_no_value(run, Metric::read_mass, 150) == "No head in this run reads pages.");
   CHECK(why_no_value(random_run(3, {.page_reads = true}), Metric::read_mass, 150) == "Not measured in this run.");
   CHECK(why_no_value(run, Metric::output_error, 150) == "Not measured in this run.");
   const RunRecord measured = random_run(3, {.output_error = true});
   CHECK(why_no_value(measured, Metric::output_error, 0) == output_error_note(measured, 0));
   CHECK(why_no_value(dense_in_prompt(), Metric::recall, 100) ==
-        "Query 100 is of the prompt, which saw everything: nothing was evicted yet.");
+        "Query 100 is in the densely prefilled prompt, where nothing is evicted.");
   CHECK_THAT(why_no_value(random_run(3, {.policy = "full"}), Metric::recall, 150), Contains("evicts nothing"));
   CHECK_THAT(why_no_value(random_run(3, {.policy = "streaming:sinks=4,window=16"}), Metric::recall, 150),
-             Contains("keeps sinks and window alone"));
+             Contains("keeps only sinks and window"));
   CHECK_THAT(why_no_value(random_run(3, {.oracle = false}), Metric::recall, 150), Contains("No oracle"));
 }
 
@@ -82,11 +82,11 @@ TEST_CASE("Of A and B beside each other the one that has no value says why on it
   s.compare_with(random_run(3));
   s.draw(6);
   CHECK_FALSE(s.has("map.no_value"));
-  CHECK_THAT(s.text("map.b.no_value"), Contains("No head of this run reads pages"));
+  CHECK_THAT(s.text("map.b.no_value"), Contains("No head in this run reads pages"));
   CHECK(inside(*s.window.items.find("map.b.no_value"), map_of(s, "map.b.cell", ".1.2")));
   s.selection.map.compare = MapCompare::difference;
   s.draw(30);
-  CHECK_THAT(s.text("map.no_value"), Catch::StartsWith("B: No head of this run reads pages"));
+  CHECK_THAT(s.text("map.no_value"), Catch::StartsWith("B: No head in this run reads pages"));
 }
 
 TEST_CASE("A difference without a value speaks of the run that has none, and of both where both have none") {
@@ -122,7 +122,7 @@ TEST_CASE("The card of a head of A | B names the run that has no value, that of 
     return s.text("map.hover_why");
   };
   s.compare_with(random_run(3));
-  CHECK_THAT(why_at("map.b.cell.0.0"), Catch::StartsWith("B: No head of this run reads pages"));
+  CHECK_THAT(why_at("map.b.cell.0.0"), Catch::StartsWith("B: No head in this run reads pages"));
   CHECK(why_at("map.cell.0.0") == "(not drawn)");
   s.selection.map.compare = MapCompare::none;
   s.selection.metric = Metric::read_mass;
@@ -195,7 +195,7 @@ TEST_CASE("By layer says where all heads have one value, and from where on A and
   CHECK_THAT(s.text("by_layer.note"), !Contains("The texts differ"));
   s.selection.q = 150;
   s.draw(40);
-  CHECK_THAT(s.text("by_layer.note"), Contains("The texts differ from 100 on: A and B beside each other"));
+  CHECK_THAT(s.text("by_layer.note"), Contains("Texts differ from token 100: A and B are side by side"));
   CHECK(s.has("by_layer.layer.1"));
 
   Stage<MetricByLayerView> apart(uneven(), {.q = 150});

@@ -284,11 +284,11 @@ TEST_CASE("the look buttons stay where they are from A | B to B - A") {
 TEST_CASE("in little room a note is one line that is cut, its item and its hint have the whole of it") {
   Room room(parting_at(100), kExplore, {.q = 150, .metric = Metric::recall});
   room.draw();
-  const std::string whole = "Different tokens from 100 on: each map is of its run's own text.";
+  const std::string whole = "Texts differ from token 100: each map uses its own run's text.";
   CHECK(room.s.text("map.parted") == whole);
   const ItemRect line = *room.s.window.items.find("map.parted");
   CHECK(line.h < 20);
-  CHECK_THAT(room.s.window.written_in("map.parted"), Catch::StartsWith("Differenttokens") && Catch::EndsWith("…"));
+  CHECK_THAT(room.s.window.written_in("map.parted"), Catch::StartsWith("Textsdiffer") && Catch::EndsWith("…"));
   ImGui::GetIO().MousePos = {line.centre_x(), line.centre_y()};
   room.draw();
   CHECK(room.s.text("hint") == whole);

@@ -44,7 +44,7 @@ TEST_CASE("A map of several runs says how many have a value, of all heads and of
   s.selection.metric = Metric::recall;
   s.context.set = &set;
   s.draw(30);
-  CHECK(s.text("map.set") == "median of 3 of 4 runs, at query 91 or its last: 1 has no value there");
+  CHECK(s.text("map.set") == "median of 3 of 4 runs, at query 91 or the run's last: 1 has no value there");
   CHECK_THAT(hovered(s), Catch::StartsWith("Oracle recall, median of 3 of 4 runs 0."));
   s.window.click("map.aggregate.2", [&] { s.view.draw(s.context); });
   CHECK_THAT(hovered(s), Catch::StartsWith("Oracle recall, spread over 3 of 4 runs 0."));
@@ -59,7 +59,7 @@ TEST_CASE("A map of several runs says how many have a value, of all heads and of
 
   set.erase(set.begin() + 2);
   s.draw(60);
-  CHECK(s.text("map.set") == "interquartile range of 3 runs, at query 91 or its last");
+  CHECK(s.text("map.set") == "interquartile range of 3 runs, at query 91 or the run's last");
   CHECK_THAT(hovered(s), Catch::StartsWith("Oracle recall, spread over 3 runs 0."));
   s.context.set = nullptr;
   s.draw(30);

@@ -68,7 +68,7 @@ TEST_CASE("a preset's keys can be overridden") {
 TEST_CASE("what a recipe must not say is refused with what exists") {
   const auto [text, found, expected] = GENERATE(table<const char*, const char*, const char*>({
       {R"({"figure":"pie"})", "pie", "layer_head_map, token_strip, timeline"},
-      {R"({"figure":"study_lines","y":[]})", "y", "one at least"},
+      {R"({"figure":"study_lines","y":[]})", "y", "at least one"},
       {R"({"figure":"study_lines","where":[1]})", "where", "list of texts"},
       {R"({"figure":"study_lines","interval":"box"})", "box", "none, whiskers, band"},
       {R"({"figure":"study_bars","columns":9})", "columns", "0 to 8"},

@@ -189,7 +189,7 @@ TEST_CASE("what was measured densely says so, and a text that was read under the
     s.draw();
     return std::array{s.text("inspector.log-probability"), s.text("inspector.oracle at q"), s.text("inspector.why")};
   };
-  constexpr const char* kDense = ", dense: no policy had acted";
+  constexpr const char* kDense = ", dense: no policy yet";
   CHECK_THAT(drawn(dense, 60)[0], EndsWith(kDense));
   CHECK_THAT(drawn(dense, 120)[0], EndsWith(kDense));  // by the prompt's last query
   CHECK_THAT(drawn(dense, 121)[0], !EndsWith(kDense));

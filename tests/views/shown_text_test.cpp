@@ -130,7 +130,7 @@ TEST_CASE("the columns of the log have the names of what its policy compares") {
     row.y -= height, row.h = height;
     return s.window.written_in(row);
   };
-  CHECK_THAT(header(h2o_run()), StartsWith("queryenteredevictedsumofattentionnextleastoracle"));
+  CHECK_THAT(header(h2o_run()), StartsWith("queryenteredevictedsumofattentionnextlowestoracle"));
   CHECK_THAT(header(random_run(3)), StartsWith("querynewcomerboundaryevictedmarginoracle"));
   CHECK_THAT(header(random_run(3, {.policy = "sp-kv:threshold=0.25,window=16"})),
              StartsWith("querytokendecisionoracle"));
@@ -269,7 +269,7 @@ TEST_CASE("in the mode of heads only what a policy chose is coloured, in the str
   const auto figure = s.view.figure(s.context);
   REQUIRE(figure);
   const BuiltFigure built = token_strip_figure(run, std::get<TokenStripOptions>(figure->options), {});
-  CHECK_THAT(built.caption, Contains("Hatched: sinks and window, kept by rule."));
+  CHECK_THAT(built.caption, Contains("Hatched: sinks and window, always kept."));
   std::vector<Colour> pixels;
   for (const Primitive& item : built.figure.items) {
     if (const auto* image = std::get_if<Image>(&item))
@@ -297,7 +297,7 @@ TEST_CASE("in the mode of heads only what a policy chose is coloured, in the str
 TEST_CASE("the caption of a figure of a run that was changed names the policy that held afterwards") {
   const RunRecord run = random_run(3, {.n_changes = 1});
   const BuiltFigure built = timeline_figure(run, {}, {});
-  CHECK_THAT(built.caption, Contains(", from query 120 on " + run.changes[0].policy.to_string()));
+  CHECK_THAT(built.caption, Contains(", changed at query 120 to " + run.changes[0].policy.to_string()));
 }
 
 TEST_CASE(
@@ -331,7 +331,7 @@ TEST_CASE("The legend of the layers has what the rule keeps hatched, as the pict
   CHECK_FALSE(s.has("layers.swatch"));
   s.selection.layers = true;
   s.draw();
-  const ItemRect label = *s.window.items.find("strip.legend.kept by rule: sinks and window");
+  const ItemRect label = *s.window.items.find("strip.legend.always kept: sinks and window");
   const auto swatch = s.window.items.find("layers.swatch");
   REQUIRE(swatch);
   CHECK(swatch->x + swatch->w <= label.x);

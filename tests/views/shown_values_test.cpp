@@ -46,12 +46,12 @@ TEST_CASE("where the tokens of A and B differ, the map refuses their difference 
   Stage<LayerHeadMapView> s(random_run(3), {.q = 150});
   s.compare_with(parting_run(100));
   s.draw();
-  CHECK(s.text("map.parted") == "Different tokens from 100 on: each map is of its run's own text.");
+  CHECK(s.text("map.parted") == "Texts differ from token 100: each map uses its own run's text.");
   CHECK(s.has("map.b.cell.0.0"));
   CHECK(s.view.figure(s.context));
   s.selection.map.compare = MapCompare::difference;
   s.draw();
-  CHECK(s.text("map.refusal") == "Different tokens from 100 on: only distributions compare.");
+  CHECK(s.text("map.refusal") == "Texts differ from token 100: only distributions can be compared.");
   CHECK_FALSE(s.has("map.cell.0.0"));
   CHECK_FALSE(s.view.figure(s.context));
   s.window.click("map.replay", [&] { s.view.draw(s.context); });
@@ -82,7 +82,7 @@ TEST_CASE("of texts that part each map is judged by its own run's oracle, and th
   b.ids.resize(160);
   s.compare_with(std::move(b));
   s.draw();
-  CHECK_THAT(s.text("map.parted"), EndsWith("The shorter is at its last query, 159."));
+  CHECK_THAT(s.text("map.parted"), EndsWith("The shorter run is at its last query, 159."));
 }
 
 TEST_CASE("A and a shorter run of the same tokens are compared at the last query that both have") {
@@ -91,7 +91,7 @@ TEST_CASE("A and a shorter run of the same tokens are compared at the last query
   behind.ids.resize(130);
   s.compare_with(std::move(behind));
   s.draw();
-  CHECK(s.text("map.both_at") == "Both at query 129: one of them has no more tokens.");
+  CHECK(s.text("map.both_at") == "Compared at query 129, where the shorter run ends.");
   CHECK(std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options).q == 129);
 }
 
@@ -223,7 +223,7 @@ TEST_CASE("a query that selects pages shows what it does not read, and what shar
   inspector.draw();
   CHECK(inspector.text("inspector.Read share") == format_number(n_read / 151.0, 3));
   CHECK_THAT(inspector.text("inspector.read by this query"),
-             EndsWith(std::to_string(n_read) + " of 151 kept tokens are"));
+             EndsWith(std::to_string(n_read) + " of 151 kept tokens read"));
 }
 
 // W9: "this head's cache never had to choose" stood for all of these.
@@ -282,11 +282,11 @@ TEST_CASE("a log without rows says what left at once at the end of a dense promp
     return s.text("timeline.log_note");
   };
   const std::string cut =
-      " left at query 120, when the prompt, which was dense, was cut to the budget: what leaves then has no row.";
+      " evicted at query 120, when the dense prompt was cut to the budget. Such evictions have no row.";
   CHECK(note(0, 130) == "31 tokens" + cut);
   CHECK(note(0, 60) == "31 tokens" + cut);
   CHECK(note(1, 130) == "1 token" + cut);
-  CHECK(note(2, 130) == "2 tokens left at queries 123 to 125: no decision was recorded.");
+  CHECK(note(2, 130) == "2 tokens evicted at queries 123 to 125: no decision was recorded.");
 }
 
 TEST_CASE("the log of a threshold has a row for each token with its score and what came of it") {
@@ -298,7 +298,7 @@ TEST_CASE("the log of a threshold has a row for each token with its score and wh
   const bool dropped = run.evict_at.row(0, 0)[0] == 16;
   CHECK_THAT(row, StartsWith("16 | 0 \""));
   CHECK_THAT(row, Contains("| u = ") && Contains(dropped ? " < tau 0.25" : " >= tau 0.25"));
-  CHECK_THAT(row, Contains(dropped ? ": drop" : ": keep"));
+  CHECK_THAT(row, Contains(dropped ? ": evict" : ": keep"));
 }
 
 // W10: newcomer and boundary stood as rivals, and the greater score lost.
@@ -319,8 +319,8 @@ TEST_CASE("the log of heavy hitters has who entered, who left as the least of ho
   run.evict_at.row(0, 0)[40] = 130;
   Stage<CacheTimelineView> s(run);
   s.draw();
-  CHECK_THAT(s.text("timeline.contest.0"), StartsWith("130 | 129 \"") && Contains("(least of 49) | 0.95 | 0.987 | "));
-  CHECK_THAT(s.text("timeline.contest.1"), Contains("(least of 49) | 0.96 | – | "));
+  CHECK_THAT(s.text("timeline.contest.0"), StartsWith("130 | 129 \"") && Contains("(lowest of 49) | 0.95 | 0.987 | "));
+  CHECK_THAT(s.text("timeline.contest.1"), Contains("(lowest of 49) | 0.96 | – | "));
 }
 
 TEST_CASE("the log of a pooled budget has what the head lost, its score, and the lowest that stayed in any head") {
@@ -334,7 +334,7 @@ TEST_CASE("the log of a pooled budget has what the head lost, its score, and the
   const auto left = std::ranges::count(run.evict_at.row(1, 2), run.prompt_len);
   REQUIRE(left > 1);
   CHECK_THAT(s.text("timeline.contest.0"), StartsWith("120 | " + std::to_string(first->evicted) + " \"") &&
-                                               Contains(" and " + std::to_string(left - 1) + " of lower score | " +
+                                               Contains(" and " + std::to_string(left - 1) + " with lower scores | " +
                                                         format_number(first->boundary_effective, 4) + " | " +
                                                         format_number(first->newcomer_effective, 4)));
   CHECK(first->boundary_effective <= first->newcomer_effective);
@@ -365,11 +365,11 @@ TEST_CASE("the mode of heads names the layer and outlines what the rule keeps") 
   CHECK_FALSE(s.has("strip.outlined.60"));
 }
 
-// W16: "not made yet" of a score that never comes.
+// W16: "not computed yet" of a score that never comes.
 TEST_CASE("a policy without scores says so, one with scores says which are to come") {
   Stage<InspectorView> s(random_run(3, {.policy = "streaming:window=60", .scorer = false}), {.token = 20});
   s.draw();
-  CHECK(s.text("inspector.score") == "this policy has no score");
+  CHECK(s.text("inspector.score") == "this policy uses no scores");
   for (const char* policy :
        {"h2o:budget=80,window=32", "tova:budget=80", "hybrid:heads=a,window=32", "quest:read=64"}) {
     CAPTURE(policy);
@@ -377,11 +377,11 @@ TEST_CASE("a policy without scores says so, one with scores says which are to co
     run.scores = HeadSeries<float>();
     Stage<InspectorView> other(std::move(run), {.token = 20});
     other.draw();
-    CHECK(other.text("inspector.score") == "this policy has no score");
+    CHECK(other.text("inspector.score") == "this policy uses no scores");
   }
   Stage<InspectorView> scored(random_run(3), {.token = 175});
   scored.draw();
-  CHECK(scored.text("inspector.score") == "not made yet");
+  CHECK(scored.text("inspector.score") == "not computed yet");
 }
 
 // W17: the paper's number, a mean over queries, could not be read off.

@@ -314,5 +314,5 @@ TEST_CASE("study: the curve of a training is lines over steps without marks, wit
   CHECK_FALSE(stage.has("study.stale"));
   stage.studies.all[0].stale = "the file is missing";
   stage.draw();
-  CHECK(stage.text("study.stale") == "As it was last read: the file is missing");
+  CHECK(stage.text("study.stale") == "Showing the last version read: the file is missing");
 }

@@ -207,7 +207,7 @@ TEST_CASE("The deck shows the whole run and in it what the views show: dragged i
   s.draw();
   const auto all = *s.window.items.find("timeline.viewport"), map = *s.window.items.find("timeline.scrub");
   CHECK(all.w == Approx(map.w).margin(1));
-  CHECK(s.window.items.text("timeline.range") == "all 1000 queries");
+  CHECK(s.window.items.text("timeline.range") == "1000 queries");
   const float y = all.centre_y();
   s.drag(map.x + map.w - 2, map.x + map.w * 0.5f, y);  // its right end
   CHECK(s.selection.view.begin == 0);
@@ -324,7 +324,7 @@ TEST_CASE("The deck's buttons play, step, change the speed, loop and ask for pla
   s.click("timeline.play");
   CHECK_FALSE(s.selection.play.on);
   s.click("timeline.speed");
-  CHECK(s.window.items.text("timeline.speed") == "120 q/s");
+  CHECK(s.window.items.text("timeline.speed") == "120 queries/s");
   s.click("timeline.speed");
   s.click("timeline.speed");
   CHECK(s.selection.play.speed == 8);

@@ -29,7 +29,7 @@ nlohmann::ordered_json to_json(const TokenAttention& attention) {
 
 std::shared_ptr<const TokenAttention> parse_attention(const nlohmann::json& json, const std::string& file,
                                                       const std::string& key) {
-  if (!json.is_object()) refuse(file, key, "no object");
+  if (!json.is_object()) refuse(file, key, "not an object");
   const JsonObject object(json, file);
   const auto heads = json.find("heads");
   if (heads == json.end() || !heads->is_array() || heads->empty() || !(*heads)[0].is_array())

@@ -235,8 +235,8 @@ FigureFormat figure_format(std::string_view path) {
   if (path.ends_with(".pdf")) return FigureFormat::pdf;
   if (path.ends_with(".svg")) return FigureFormat::svg;
   if (path.ends_with(".png")) return FigureFormat::png;
-  throw Error({ExitCode::usage, std::string(path), "", "not the name of a figure",
-               "a name that ends in .pdf, .svg or .png", ""});
+  throw Error(
+      {ExitCode::usage, std::string(path), "", "not a figure file name", "a name that ends in .pdf, .svg or .png", ""});
 }
 
 std::string render_figure(const Figure& figure, FigureFormat format, double dpi) {

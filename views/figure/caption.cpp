@@ -14,7 +14,7 @@ std::string describe_run(const RunRecord& run) {
   std::string text = run.model.name.empty() ? "model" : run.model.name;
   text += " (" + std::to_string(run.evict_at.n_layers()) + " layers × " + std::to_string(run.evict_at.n_kv_heads()) +
           " KV heads), " + std::to_string(run.n_tokens()) + " tokens, policy " + run.policy.to_string();
-  if (const std::string gate = gate_of(run); !gate.empty()) text += " by gate " + gate;
+  if (const std::string gate = gate_of(run); !gate.empty()) text += " with gate " + gate;
   if (run.chunk > 0) text += ", acting after " + describe_chunk(run.chunk);
   if (const int budget = run.policy.budget_tokens(run.n_positions); budget > 0) {
     text += " (" + describe_budget(budget, run.n_positions) + ")";
@@ -22,7 +22,7 @@ std::string describe_run(const RunRecord& run) {
   if (const std::string solved = describe_density(run.policy, run.thresholds); !solved.empty())
     text += " (" + solved + ")";
   for (const PolicyChange& change : run.changes)
-    text += ", from query " + std::to_string(change.q) + " on " + change.policy.to_string();
+    text += ", changed at query " + std::to_string(change.q) + " to " + change.policy.to_string();
   return text + ".";
 }
 
@@ -49,7 +49,7 @@ std::string describe_runs(std::span<const RunRecord* const> runs) {
 std::string describe_own_oracle(std::span<const RunRecord* const> runs, Metric metric, std::int32_t q) {
   const auto info = std::ranges::find(metric_list(), metric, &MetricInfo::metric);
   if (!info->needs_oracle) return {};
-  if (runs.size() > 1) return " Each by its own oracle.";
+  if (runs.size() > 1) return " Each is judged by its own oracle.";
   const Oracle oracle(*runs[0]);
   q = resolve_query(*runs[0], q);
   const bool of_queries = metric == Metric::mean_recall || metric == Metric::above_chance;
@@ -58,10 +58,7 @@ std::string describe_own_oracle(std::span<const RunRecord* const> runs, Metric m
 }
 
 std::string describe_preview(bool preview) {
-  return preview
-             ? " Preview: lifetimes recomputed over the recorded run, the scores that they follow from held fixed; not "
-               "decoded again."
-             : "";
+  return preview ? " Preview: lifetimes recomputed from the recorded scores, without running the model." : "";
 }
 
 std::int32_t resolve_query(const RunRecord& run, std::int32_t q) {

@@ -24,7 +24,7 @@ std::vector<const StudyColumn*> columns_of(const StudyTable& study, const std::s
     if (!column.is_text && column.name.starts_with(prefix)) columns.push_back(&column);
   }
   if (columns.empty())
-    refuse(in_quotes(prefix), "no column of numbers begins so",
+    refuse(in_quotes(prefix), "no column of numbers begins like this",
            "columns such as open_0_1, which train writes of a gate");
   return columns;
 }
@@ -37,7 +37,7 @@ std::vector<std::size_t> rows_of(const StudyTable& study, const ColumnSpreadOpti
   for (std::size_t row = 0; row < x.size(); ++row) {
     if (wanted[row] && !std::isnan(x[row])) rows.push_back(row);
   }
-  if (rows.empty()) refuse(in_quotes(o.x), "no row is left", "one at least");
+  if (rows.empty()) refuse(in_quotes(o.x), "no row is left", "at least one");
   std::ranges::stable_sort(rows, {}, [&](std::size_t row) { return x[row]; });
   return rows;
 }
@@ -114,7 +114,7 @@ std::vector<SpreadPoint> column_spread(const StudyTable& study, const ColumnSpre
                       .p90 = quantile(values, 0.9),
                       .n = static_cast<int>(values.size())});
   }
-  if (spread.empty()) refuse(in_quotes(o.prefix), "no row has a value", "one at least");
+  if (spread.empty()) refuse(in_quotes(o.prefix), "no row has a value", "at least one");
   return spread;
 }
 
@@ -160,7 +160,7 @@ BuiltFigure column_spread_figure(const StudyTable& study, const ColumnSpreadOpti
   std::string caption = y_label + " against " + x_label + ". Solid: median of " + std::to_string(spread[0].n) +
                         " columns; shaded: 25th to 75th and 10th to 90th percentile";
   if (o.each) caption += "; thin grey: each";
-  if (!named.empty()) caption += "; dashed: those that are densest, in the middle and sparsest at the end";
+  if (!named.empty()) caption += "; dashed: the densest, the middle and the sparsest at the end";
   StudyPick pick;
   pick.where = o.where;
   return {std::move(b.figure()), tidy(spread, columns, plot), caption + "." + describe_study(study, pick)};

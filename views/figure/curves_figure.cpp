@@ -87,7 +87,7 @@ struct Axes {
   Box box;
   double begin = 0, end = 1, lo = 0, hi = 1;
   double x(double position) const { return box.x + (position - begin) / (end - begin) * box.w; }
-  double middle(double position) const { return x(position + 0.5); }  // of its cell, where its value stands
+  double middle(double position) const { return x(position + 0.5); }  // of its cell, where its value is drawn
   double y(double v) const { return box.bottom() - (v - lo) / (hi - lo) * box.h; }
   Point at(const CurvePoint& point, double v) const { return {x((point.first + point.last + 1) / 2.0), y(v)}; }
 };
@@ -160,7 +160,7 @@ void draw_line(FigureBuilder& b, const Axes& axes, const Line& line, const Curve
 void draw_axes(FigureBuilder& b, const Axes& axes, const RunRecord& run, const CurvesOptions& o) {
   const FigureStyle& s = b.style();
   std::vector<Tick> x, y;
-  // Of positions, which are whole: the last is end - 1, and a tick stands where the position's value does.
+  // Of positions, which are whole: the last is end - 1, and a tick is where the position's value is.
   const int n_x = std::max(2, static_cast<int>(axes.box.w / (s.tick_size * 6)));
   for (double v : nice_values(axes.begin, axes.end - 1, n_x, true))
     x.push_back({axes.middle(v), std::to_string(std::lround(v))});
@@ -210,7 +210,7 @@ std::vector<Named> legend_entries(const std::vector<Line>& lines, const CurvesOp
     const std::string oracle =
         line.curve.oracle.n > 0 ? " (" + oracle_label(OracleOf::own, line.curve.oracle) + ")" : "";
     // A mean of a part is not the run's: that is said in little room too.
-    add(Mark::swatch, name + (o.count > 0 ? "mean of what is shown " : "mean ") + mean + oracle,
+    add(Mark::swatch, name + (o.count > 0 ? "mean of the shown part " : "mean ") + mean + oracle,
         name + (o.count > 0 ? "shown " : "") + mean, line.colour, name.empty() ? "" : line.name);
   }
   if (const auto spread = info_of(o.quantity).spread_of; o.band && !spread.empty())
@@ -219,8 +219,7 @@ std::vector<Named> legend_entries(const std::vector<Line>& lines, const CurvesOp
             std::string(spread),
         "middle half", with_alpha(lines[0].colour, kSpreadAlpha));
   if (o.band && !of_a_point.empty())
-    add(Mark::swatch, "least to greatest of the " + of_a_point + " of a point", "least to greatest",
-        with_alpha(lines[0].colour, kRangeAlpha));
+    add(Mark::swatch, "range of the " + of_a_point + " per point", "range", with_alpha(lines[0].colour, kRangeAlpha));
   if (has_answer) add(Mark::line, "answer begins", "answer", muted);
   return entries;
 }
@@ -230,7 +229,7 @@ std::vector<Named> legend_entries(const std::vector<Line>& lines, const CurvesOp
 /// or none has.
 std::vector<LegendEntry> legend_within(FigureBuilder& b, const std::vector<Named>& all, std::size_t n_lines,
                                        double width, double height) {
-  const double size = b.style().tick_size;  // a swatch and a gap stand before the label: two of these
+  const double size = b.style().tick_size;  // a swatch and a gap come before the label: two of these
   const auto fits = [&](const std::string& label) {
     return 2 * size + text_width(label, FontRole::text, size) <= width;
   };
@@ -293,17 +292,15 @@ FigureData tidy(const std::vector<Line>& lines, const CurvesOptions& o) {
 std::string describe(std::span<const RunRecord* const> runs, const std::vector<Line>& lines, const CurvesOptions& o) {
   const RunQuantityInfo& info = info_of(o.quantity);
   const std::string of_a_point = positions_of_a_point(curve_part(runs, o).count, o.points);
-  std::string text = std::string(info.title) + " from position to position";
+  std::string text = std::string(info.title) + " by position";
   if (!of_a_point.empty()) {
-    text += ", each point a mean over " + of_a_point;
-    if (o.band)
-      text += std::string(", the least to the greatest of these as ") + (info.spread_of.empty() ? "a" : "the darker") +
-              " band";
+    text += ", each point the mean of " + of_a_point;
+    if (o.band) text += std::string(", their range as ") + (info.spread_of.empty() ? "a" : "the darker") + " band";
   }
   if (!info.spread_of.empty())
     text += (o.quantity == RunQuantity::recall ? ", mean over pairs of query and " : ", mean over ") +
             std::string(info.spread_of);
-  if (!o.heads.empty() && !info.spread_of.empty()) text += " (of the heads " + to_text(o.heads) + ")";
+  if (!o.heads.empty() && !info.spread_of.empty()) text += " (heads " + to_text(o.heads) + ")";
   if (o.count > 0)
     text += ", positions " + std::to_string(o.first) + " to " + std::to_string(o.first + o.count - 1) + " of the run";
   text += ". Definition: " + std::string(info.definition) + ". ";
@@ -318,11 +315,11 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<L
       text += (lines.size() > 1 ? std::string(" ") + names[i] + ": own oracle, " : " Own oracle, ") + k_text(oracle) +
               ", mean " + format_number(oracle.recall, 4) + ".";
   }
-  if (o.compare == MapCompare::difference && o.quantity == RunQuantity::recall) text += " Each by its own oracle.";
+  if (o.compare == MapCompare::difference && o.quantity == RunQuantity::recall)
+    text += " Each is judged by its own oracle.";
   if (o.compare == MapCompare::difference)
-    text += " Over the " + std::to_string(common_prefix(*runs[0], *runs[1])) + " tokens that both have in common.";
-  if ((o.preview || o.preview_b) && !previews(o.quantity))
-    text += " Nothing was decoded for a preview: it has no line.";
+    text += " Over the " + std::to_string(common_prefix(*runs[0], *runs[1])) + " tokens that A and B share.";
+  if ((o.preview || o.preview_b) && !previews(o.quantity)) text += " A preview is not measured, so it has no line.";
   return text + describe_preview(o.preview || o.preview_b);
 }
 

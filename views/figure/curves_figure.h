@@ -14,7 +14,7 @@ namespace kvscope::views {
 
 struct CurvesOptions {
   RunQuantity quantity = RunQuantity::nll;
-  int points = 96;                        // at most; each is a mean over the positions that it stands for
+  int points = 96;                        // at most; each is the mean of its positions
   MapCompare compare = MapCompare::none;  // exactly two runs: both lines, or B - A
   bool band = true;                       // the quartiles over heads, and the range of what a point is the mean of
   bool preview = false, preview_b = false;
@@ -33,7 +33,7 @@ int curve_positions(const RunRecord& a, const RunRecord* b, MapCompare compare);
 /// position has a point.
 std::string positions_of_a_point(int n, int points);
 
-/// A preview decodes nothing, so that it has neither NLL nor output error of its own, and no line of them.
+/// A preview decodes nothing, so it has neither NLL nor output error, and no line of them.
 bool previews(RunQuantity quantity);
 
 /// Panels: "curves" (continuous). Data: run ("A", "B", "B-A"), first, last, n, mean, low, high (quartiles over heads), least,

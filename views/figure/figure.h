@@ -108,7 +108,7 @@ struct Figure {
   const Panel* panel(std::string_view id) const;
 };
 
-/// The numbers behind a figure, tidy: one row per mark. Every column has the same length.
+/// The numbers of a figure, tidy: one row per mark. Every column has the same length.
 struct FigureColumn {
   std::string name;
   std::variant<std::vector<double>, std::vector<std::int64_t>, std::vector<std::string>> values;

@@ -66,7 +66,7 @@ class FigureBuilder {
   double legend(Point at, double width, const std::vector<LegendEntry>& entries, bool dry_run = false);
 
   /// What was not measured never looks as if: a dashed frame just outside each panel, and one badge that ends at
-  /// `right` and stands on `bottom`.
+  /// `right` and rests on `bottom`.
   void preview_frame(Box box);
   void preview_badge(double right, double bottom);
   double preview_height() const { return style_.tick_size * 1.5 + 5; }  // of the badge, frame's edge included
@@ -79,7 +79,7 @@ class FigureBuilder {
   Figure figure_;
 };
 
-inline constexpr std::string_view kPreviewBadge = "preview: not decoded again";
+inline constexpr std::string_view kPreviewBadge = "preview, not measured";
 Colour preview_colour(bool dark);
 
 }  // namespace kvscope::views

@@ -25,7 +25,7 @@ struct HeadMapLook {
 };
 /// " Hatched: no value." for a caption, where one of these maps has a head without one; else empty.
 std::string_view hatch_note(std::span<const HeadMap> maps);
-/// What stands below a map: the longest title that fits, empty where none does. `box_width` is the map's, which a long one
+/// What is written below a map: the longest title that fits, empty where none does. `box_width` is the map's, which a long one
 /// does not reach far beyond.
 std::string_view head_axis_title(const FigureStyle& style, bool sorted, double box_width, double room);
 /// Cells, ticks and head_axis_title() below; registers the panel `id` (rows = layers, columns = places). NaN is hatched.

@@ -5,7 +5,7 @@
 
 namespace kvscope::views {
 
-/// `image` with at most so many cells across and down, each the mean of those that it stands for, weighed by their alpha;
+/// `image` with at most so many cells across and down, each the mean of those that it covers, weighed by their alpha;
 /// as it is if it has no more.
 Image image_means(const Image& image, int columns, int rows);
 

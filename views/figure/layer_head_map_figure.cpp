@@ -250,15 +250,15 @@ std::string describe_look(const LayerHeadMaps& maps, const std::vector<MapScale>
                           const LayerHeadMapOptions& o) {
   std::string text;
   if (o.sort)
-    text +=
-        std::string(" Heads of each layer by value, the greatest first") + (maps.parts.size() > 1 ? ", in A." : ".");
+    text += std::string(" Heads of each layer sorted by value, largest first") +
+            (maps.parts.size() > 1 ? ", by A's values." : ".");
   if (o.by_layer) text += " Each layer divided by its largest absolute value.";
-  if (scales.size() > 1) text += " A and B by a scale of its own each.";
+  if (scales.size() > 1) text += " A and B have separate scales.";
   const HeadMap& first = maps.parts[0].map;
   if (const int n = o.heads.within(first.n_layers, first.n_kv_heads).size(); n > 0 || o.board) {
     const std::string count = std::to_string(n) + " of " + std::to_string(first.n_layers * first.n_kv_heads) + " heads";
-    text += o.board ? " Outlined: " + count + " that are global; hatched: local ones; grey: no value."
-                    : " Outlined: " + count + ".";
+    text +=
+        o.board ? " Outlined: " + count + " (global); hatched: local; grey: no value." : " Outlined: " + count + ".";
   }
   for (std::size_t i = 0; i < scales.size(); ++i) {
     if (scales[i].lo == scales[i].axis_lo && scales[i].hi == scales[i].axis_hi) continue;
@@ -293,19 +293,19 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps
     text += "A: " + describe_run(*runs[0]) + " B: " + describe_run(*runs[1]);
   }
   if (o.metric == Metric::output_error) text += output_error_notes(runs, o);
-  text += maps.common_oracle.empty() ? maps.own_oracle : " Both by one " + maps.common_oracle + ".";
+  text += maps.common_oracle.empty() ? maps.own_oracle : " A and B are judged by one " + maps.common_oracle + ".";
   if (o.compare != MapCompare::none) text += describe_ended(runs.first(2), o.q);
   if (o.compare != MapCompare::none && tokens_part(*runs[0], *runs[1])) {
     const int common = common_prefix(*runs[0], *runs[1]);
     if (resolve_query(*runs[0], o.q) >= common)
-      text += " Their tokens part at " + std::to_string(common) + ": each map is of its run's own text" +
-              (info.needs_oracle ? ", by its own oracle." : ".");
+      text += " Their tokens diverge at " + std::to_string(common) + ": each map uses its own run's text" +
+              (info.needs_oracle ? " and oracle." : ".");
   }
   if (info.needs_oracle) {
     for (const RunRecord* run : runs) {
       if (run->oracle_horizon >= run->n_tokens()) continue;
       text += " The oracle has seen " + std::to_string(run->oracle_horizon) + " of " + std::to_string(run->n_tokens()) +
-              " queries: values so far.";
+              " queries: values are partial.";
       break;
     }
   }
@@ -320,7 +320,7 @@ std::string colour_bar_title(const LayerHeadMapOptions& o) {
   std::string title(metric_info(o.metric).title);
   if (is_difference) title += ", B − A";
   if (o.aggregate == Aggregate::iqr && !is_difference) title += ", spread over runs";
-  if (o.by_layer) title += " / largest of layer";
+  if (o.by_layer) title += " / layer maximum";
   return title;
 }
 

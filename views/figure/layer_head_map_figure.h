@@ -64,7 +64,7 @@ struct RunCounts {
   std::vector<int> of_head;  // [n_layers * n_kv_heads]
   int of_any = 0, all = 0;
 };
-/// "median of 12 runs", `at` behind it; "median of 11 of 12 runs<at>: 1 has no value there" where one has none in any head.
+/// "median of 12 runs", then `at`; "median of 11 of 12 runs<at>: 1 has no value there" where one has none in any head.
 std::string describe_aggregate(Aggregate aggregate, const RunCounts& counts, const std::string& at);
 /// Of a head that n of `all` runs have a value of: "median of 11 of 12 runs", "spread over 12 runs".
 std::string describe_aggregate_of_head(Aggregate aggregate, int n, int all);
@@ -73,10 +73,10 @@ std::string describe_aggregate_of_head(Aggregate aggregate, int n, int all);
 /// each run has its own.
 std::string common_oracle_note(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& options);
 
-/// The values behind the map, so that its scale and its order can change without counting them again.
+/// The values of the map, so that its scale and order can change without counting them again.
 struct LayerHeadMaps {
   struct Part {
-    std::string name;  // "A", "B", "A − B"; empty for what stands alone
+    std::string name;  // "A", "B", "A − B"; empty for a single map
     HeadMap map;
     std::array<bool, 2> valued = {true, true};  // of a difference: whether any head of A, of B has a value
   };

@@ -45,7 +45,7 @@ std::vector<NamedMap> difference_maps(std::span<const RunRecord* const> runs, co
   const auto n_a = static_cast<std::size_t>(std::max(o.runs_a, 0));
   if (n_a < 1 || runs.size() <= n_a)
     refuse(std::to_string(runs.size()) + " runs, of which " + std::to_string(o.runs_a) + " are A",
-           "one at least on either side");
+           "at least one on each side");
   const MapSpread a = map_spread(runs.first(n_a), o.metric, o.q), b = map_spread(runs.subspan(n_a), o.metric, o.q);
   if (a.mean.n_layers != b.mean.n_layers || a.mean.n_kv_heads != b.mean.n_kv_heads)
     refuse("runs of different shapes", "the same layers and heads");
@@ -65,7 +65,7 @@ std::vector<NamedMap> difference_maps(std::span<const RunRecord* const> runs, co
 }
 
 std::vector<NamedMap> spread_maps(std::span<const RunRecord* const> runs, const MapPanelsOptions& o) {
-  if (runs.size() < 2) refuse(std::to_string(runs.size()) + " runs", "two at least, which a spread is over");
+  if (runs.size() < 2) refuse(std::to_string(runs.size()) + " runs", "at least two, for a spread");
   const MapSpread all = map_spread(runs, o.metric, o.q);
   ColourScale mean{o.colormap, o.lo, o.hi, 0, std::string(metric_info(o.metric).title)};
   if (o.fit) mean = fitted(mean, {&all.mean});
@@ -106,7 +106,7 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<N
     text += ", " + o.name_a + " and " + o.name_b + " on one scale, and their difference";
     text += ". Definition: " + std::string(info.definition) + ". " + o.name_a + ": " + side(0, n_a) + " " + o.name_b +
             ": " + side(n_a, runs.size() - n_a);
-    if (info.needs_oracle) text += " Each by its own oracle.";
+    if (info.needs_oracle) text += " Each is judged by its own oracle.";
   }
   for (const NamedMap& m : maps) text += " Mean over heads of " + m.title + ": " + format_number(mean(m.map)) + ".";
   std::vector<HeadMap> values;

@@ -97,7 +97,7 @@ void fit_axis(LayerDistributions& all) {
   all.lo = lo - 0.04 * (hi - lo), all.hi = hi + 0.04 * (hi - lo);
 }
 
-/// Where one series of one layer stands.
+/// Where one series of one layer is drawn.
 struct Slot {
   Box box;        // the axes
   double x, w;    // middle and width
@@ -215,16 +215,16 @@ std::size_t most_of_a_layer(const LayerDistributions& all) {
 std::string describe(std::span<const RunRecord* const> runs, const LayerDistributions& all,
                      const MetricByLayerOptions& o) {
   const MetricInfo& info = metric_info(o.metric);
-  std::string text = std::string(info.title) + " by layer, a " +
+  std::string text = std::string(info.title) + " by layer, one " +
                      (most_of_a_layer(all) >= kBoxFrom
-                          ? "box over KV heads and runs (quartiles, whiskers within 1.5 of their distance)"
-                      : runs.size() > 1 && !o.with_b ? "dot for each KV head of each run"
-                                                     : "dot for each KV head") +
+                          ? "box per layer over KV heads and runs (quartiles, whiskers within 1.5 interquartile ranges)"
+                      : runs.size() > 1 && !o.with_b ? "dot per KV head and run"
+                                                     : "dot per KV head") +
                      ", bar: median";
   text += o.q < 0 ? ", at the last query position" : ", at query position " + std::to_string(o.q);
-  if (!o.heads.empty()) text += ", of the heads " + to_text(o.heads);
+  if (!o.heads.empty()) text += ", heads " + to_text(o.heads);
   text += ". Definition: " + std::string(info.definition) + ". ";
-  if (!all.series[0].chance.empty()) text += "Dotted: as many tokens drawn at random. ";
+  if (!all.series[0].chance.empty()) text += "Dotted: a random choice of the same size. ";
   if (!o.with_b) {
     text += describe_run(*runs[0]);
     if (runs.size() > 1) text += " And " + std::to_string(runs.size() - 1) + " more runs.";
@@ -256,8 +256,9 @@ LayerDistributions layer_distributions(std::span<const RunRecord* const> runs, c
   }
   const std::optional<CommonOracle> common = yardstick(runs, o);
   LayerDistributions all{.series = {}, .lo = o.lo, .hi = o.hi};
-  all.oracle = common ? " Both by one " + common->note(*runs[0], *runs[1], resolve_query(*runs[0], o.q)) + "."
-                      : describe_own_oracle(runs, o.metric, o.q);
+  all.oracle =
+      common ? " A and B are judged by one " + common->note(*runs[0], *runs[1], resolve_query(*runs[0], o.q)) + "."
+             : describe_own_oracle(runs, o.metric, o.q);
   std::vector<HeadMap> chance;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (all.series.empty() || o.with_b)

@@ -37,7 +37,7 @@ Quartiles quartiles(std::vector<double> values);
 
 /// One run's values, or those of several together.
 struct LayerSeries {
-  std::string name;  // "A"; empty for what stands alone
+  std::string name;  // "A"; empty for a single series
   struct Value {
     int run, kv_head;   // run: its number among those given
     double value;       // NaN: none
@@ -57,7 +57,7 @@ struct LayerDistributions {
 /// Throws Error (bad input): no run, shapes differ, with_b without exactly two runs.
 LayerDistributions layer_distributions(std::span<const RunRecord* const> runs, const MetricByLayerOptions& options);
 
-/// From so many values a layer on a box stands for them; fewer are dots, in the order of their heads.
+/// From so many values a layer on they are drawn as a box; fewer are dots, in the order of their heads.
 inline constexpr int kBoxFrom = 30;
 
 /// Panels: "by_layer" (columns = layers). Data: run ("all", "A", "B"), layer, kv_head, value, chance. Throws like

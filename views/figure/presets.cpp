@@ -42,7 +42,7 @@ std::vector<FigurePreset> of_runs() {
   spread.panels = MapPanels::spread;
   two_tasks.metric = Metric::cache_share;
   return {
-      {"kvpop-fig6", "Token strip: KV heads retaining each of the last 112 evictable tokens (KVpop Fig. 6)",
+      {"kvpop-fig6", "Token strip: KV heads keeping each of the last 112 evictable tokens (KVpop Fig. 6)",
        recipe_of(kWide, TokenStripOptions{})},
       {"kvpop-fig7", "Recall of the oracle's choice by layer, over KV heads and runs (KVpop Fig. 7)",
        recipe_of(kWide, MetricByLayerOptions{})},
@@ -54,15 +54,16 @@ std::vector<FigurePreset> of_runs() {
        recipe_of(kColumn, map_of(Metric::density, Colormap::viridis, Aggregate::mean))},
       {"wgkv-fig13", "Share of the cache that each head holds, window included (WG-KV Fig. 13)",
        recipe_of(kWide, map_of(Metric::cache_share, Colormap::viridis))},
-      {"wgkv-fig13-tasks", "The same of two tasks, A | B | B - A with one scale (WG-KV Fig. 13, both)",
+      {"wgkv-fig13-tasks", "Share of the cache by head in two tasks, A | B | B - A on one scale (WG-KV Fig. 13, both)",
        recipe_of(kWide, two_tasks), 2},
       {"density-spread", "Density of each layer and KV head: mean and standard deviation over many prompts",
        recipe_of(kWide, spread), 2},
       {"recall-map", "Recall of the oracle's choice by layer and KV head",
        recipe_of(kColumn, map_of(Metric::recall, Colormap::cividis))},
-      {"output-error-map", "What eviction did to the attention output of each layer and KV head",
+      {"output-error-map", "Attention output error of each layer and KV head",
        recipe_of(kColumn, map_of(Metric::output_error, Colormap::cividis))},
-      {"output-error-by-layer", "The same by layer, over KV heads and runs", recipe_of(kWide, output_error)},
+      {"output-error-by-layer", "Attention output error by layer, over KV heads and runs",
+       recipe_of(kWide, output_error)},
       {"cache-timeline", "One head's cache over time: lifelines and occupancy", recipe_of(kColumn, TimelineOptions{})},
       {"nll-curve", "Negative log-likelihood of the run's tokens by position", recipe_of(kColumn, CurvesOptions{})},
       {"cache-curve", "Tokens in the cache by position, over KV heads", recipe_of(kColumn, cached)},
@@ -81,7 +82,7 @@ StudyBarsOptions bars(std::string x, std::vector<std::string> y, std::string ser
   return options;
 }
 
-/// Against length, dense as a series of its own: each length has its own reference.
+/// Against length, with dense as a separate series: each length has its own reference.
 StudyLinesOptions by_length(std::vector<std::string> y, std::string series) {
   StudyLinesOptions options = lines("prompt_tokens", std::move(y), std::move(series));
   options.pick.dense = "";
@@ -122,34 +123,34 @@ std::vector<FigurePreset> of_studies() {
   return {
       of_study("kvpop-fig4", "Time per token and peak memory against length (KVpop Fig. 4)", kWide,
                by_length({"ms_per_step", "peak_bytes"}, "method")),
-      of_study("kvpop-fig5", "Trainings of a scorer beside each other, with and without delay (KVpop Fig. 5)", kColumn,
+      of_study("kvpop-fig5", "Training loss of a scorer, with and without delay (KVpop Fig. 5)", kColumn,
                of_training("step", {"loss_boundary"})),
       of_study("spkv-fig3", "NLL against density under a threshold sweep, Pareto front (SP-KV Fig. 3, left)", kColumn,
                lines("density", {"nll_difference"}, "method")),
-      of_study("spkv-fig3-latency", "Time per token against length, a line a policy (SP-KV Fig. 3, right)", kColumn,
+      of_study("spkv-fig3-latency", "Time per token against length, one line per policy (SP-KV Fig. 3, right)", kColumn,
                by_length({"ms_per_step"}, "policy")),
       of_study("spkv-fig4-strategies", "Coverage and NLL of strategies for global heads (SP-KV Fig. 4, right)", kWide,
                strategies),
-      of_study("spkv-fig5", "What each head keeps as its gate is trained: median, quartiles, all heads (SP-KV Fig. 5)",
+      of_study("spkv-fig5", "Share kept by each head during gate training: median, quartiles, all heads (SP-KV Fig. 5)",
                kColumn, ColumnSpreadOptions{}),
-      of_study("spkv-fig6", "NLL against density: thresholds along a line, a line a gate (SP-KV Fig. 6)", kColumn,
+      of_study("spkv-fig6", "NLL against density: thresholds along a line, one line per gate (SP-KV Fig. 6)", kColumn,
                gates),
-      of_study("spkv-fig8", "Loss and mean utility over a training, a line a training (SP-KV Fig. 8)", kWide,
+      of_study("spkv-fig8", "Loss and mean utility during training, one line per training (SP-KV Fig. 8)", kWide,
                of_training("step", {"loss_output", "gate_mean"})),
-      of_study("wgkv-fig7", "Accuracy against density, a panel a task (WG-KV Fig. 7)", kWide,
+      of_study("wgkv-fig7", "Accuracy against density, one panel per task (WG-KV Fig. 7)", kWide,
                by_task("density", false)),
       of_study("wgkv-fig8", "Prefill or time per token, and peak memory, at each length (WG-KV Fig. 8)", kWide,
                lengths),
-      of_study("wgkv-fig9", "Accuracy against tokens that a query reads, with and without a gate (WG-KV Fig. 9)", kWide,
+      of_study("wgkv-fig9", "Accuracy against tokens read per query, with and without a gate (WG-KV Fig. 9)", kWide,
                by_task("axis_read|read", true)),
       of_study("wgkv-fig10", "Accuracy against the cache: admission, eviction, both (WG-KV Fig. 10)", kWide,
                combinations),
       of_study("wgkv-fig11", "NLL against density over gates and thresholds (WG-KV Fig. 11)", kColumn, gates),
       of_study("wgkv-fig16", "Accuracy and density of combinations, side by side (WG-KV Fig. 16)", kWide,
                bars("policy", {"accuracy", "density"}, "item")),
-      of_study("hybrid-nll", "NLL of a hybrid against its share of global heads, a line a strategy", kColumn,
+      of_study("hybrid-nll", "NLL of a hybrid against its share of global heads, one line per strategy", kColumn,
                allocation),
-      of_study("hybrid-turnover", "Heads that a ranking under the hybrid, or on another piece, would exchange", kWide,
+      of_study("hybrid-turnover", "Heads that change when ranked again under the hybrid, or on another piece", kWide,
                turnover),
   };
 }

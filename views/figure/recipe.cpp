@@ -181,7 +181,7 @@ void check_ranges(const FigureRecipe& r, const std::string& file) {
   if (r.width_mm != 0 && !(r.width_mm >= 15 && r.width_mm <= 2000))
     refuse(file, "width_mm", std::to_string(r.width_mm), "15 to 2000, or 0 for the venue's");
   if (r.height_mm != 0 && !(r.height_mm >= 10 && r.height_mm <= 2000))
-    refuse(file, "height_mm", std::to_string(r.height_mm), "10 to 2000, or 0 for what the content wants");
+    refuse(file, "height_mm", std::to_string(r.height_mm), "10 to 2000, or 0 to fit the content");
   if (!(r.dpi >= 36 && r.dpi <= 2400)) refuse(file, "dpi", std::to_string(r.dpi), "36 to 2400");
   const auto check_scale = [&](const auto* o) {
     if (o && !(o->hi > o->lo)) refuse(file, "hi", std::to_string(o->hi), "more than lo = " + std::to_string(o->lo));
@@ -191,7 +191,7 @@ void check_ranges(const FigureRecipe& r, const std::string& file) {
   check_scale(std::get_if<MapPanelsOptions>(&r.options));
   check_scale(std::get_if<ColumnSpreadOptions>(&r.options));
   const auto check_study_options = [&](const auto* o) {
-    if (o && o->pick.y.empty()) refuse(file, "y", "no column", "one at least");
+    if (o && o->pick.y.empty()) refuse(file, "y", "no column", "at least one");
     if (o && (o->columns < 0 || o->columns > 8)) refuse(file, "columns", std::to_string(o->columns), "0 to 8");
   };
   check_study_options(std::get_if<StudyLinesOptions>(&r.options));
@@ -221,7 +221,7 @@ FigureStyle FigureRecipe::style() const {
 }
 
 FigureRecipe parse_recipe(const json& root, const std::string& file) {
-  if (!root.is_object()) refuse(file, "", "JSON that is no object", R"({"figure": ..., "trace": ...})");
+  if (!root.is_object()) refuse(file, "", "JSON that is not an object", R"({"figure": ..., "trace": ...})");
   Reader read(root, file);
   FigureRecipe recipe;
   std::string preset, figure, trace, study;

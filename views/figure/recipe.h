@@ -1,5 +1,5 @@
 #pragma once
-// A figure as JSON: what `kvscope figure` reads, and what stands beside each exported figure so that it can be made
+// A figure as JSON: what `kvscope figure` reads, and what is saved next to each exported figure so that it can be made
 // again byte for byte.
 //
 //   {"figure": "layer_head_map", "trace": "run.h5", "metric": "density", "q": -1, "venue": "icml:column"}

@@ -45,17 +45,17 @@ std::string_view state_name(TokenState state) {
 std::string_view state_definition(TokenState state) {
   switch (state) {
     case TokenState::sink:
-      return "one of the first tokens, kept by rule";
+      return "one of the first tokens, always kept";
     case TokenState::window:
-      return "among the last tokens, kept by rule; its fate is open";
+      return "one of the newest tokens, always kept; not decided yet";
     case TokenState::kept:
       return "left the window and is still in the cache";
     case TokenState::evicted:
-      return "left the cache; later queries cannot see it";
+      return "removed from the cache; later queries cannot see it";
     case TokenState::undecided:
-      return "the query has not been made: nothing is decided";
+      return "this query has not run yet: nothing is decided";
     case TokenState::unread:
-      return "in the cache, but in no page that this query reads";
+      return "in the cache, but not in a page that this query reads";
     case TokenState::future:
       break;
   }
@@ -81,13 +81,13 @@ Colour verdict_colour(Verdict verdict, bool dark) {
 std::string_view verdict_name(Verdict verdict) {
   switch (verdict) {
     case Verdict::kept_rightly:
-      return "kept, as the oracle";
+      return "kept (oracle agrees)";
     case Verdict::kept_wrongly:
-      return "kept, the oracle drops it";
+      return "kept (oracle evicts)";
     case Verdict::missed:
-      return "missed: the oracle keeps it";
+      return "missed (oracle keeps)";
     case Verdict::dropped_rightly:
-      return "dropped, as the oracle";
+      return "evicted (oracle agrees)";
     case Verdict::none:
       break;
   }

@@ -165,8 +165,8 @@ std::string describe(const StudyTable& study, const std::vector<StudyPanel>& pan
     }
   }
   if (interval)
-    text += study.kind == "table" ? " Whiskers: the interval of the table."
-                                  : " Whiskers: 95 % interval, or the range of a mean.";
+    text += study.kind == "table" ? " Whiskers: the interval in the table."
+                                  : " Whiskers: 95 % interval, or the range where a bar is a mean.";
   if (dense) text += " Dashed: the dense cache.";
   return text + describe_study(study, o.pick);
 }

@@ -216,15 +216,14 @@ std::string describe(const StudyTable& study, const Axes& axes, const Shown& sho
   if (shown.interval) {
     const StudyColumn* low = study.column(o.pick.y[0] + "_low");
     std::string of = low && !low->meaning.empty() ? low->meaning
-                     : study.kind == "table"      ? "from the least to the most of the repetitions"
+                     : study.kind == "table"      ? "range of the repetitions"
                                                   : "95 % interval";
     if (constexpr std::string_view kEnd = "lower end of "; of.starts_with(kEnd)) of.erase(0, kEnd.size());
     text += std::string(o.interval == IntervalMark::band ? " Bands: " : " Whiskers: ") + of;
-    if (!o.pick.combine.empty()) text += "; of points that are a mean, from the lowest to the highest";
+    if (!o.pick.combine.empty()) text += "; for points that are a mean, from the lowest to the highest";
     text += ".";
   }
-  if (o.smooth > 1)
-    text += " Pale: each point; over it the mean of the last " + std::to_string(o.smooth) + " up to it.";
+  if (o.smooth > 1) text += " Pale: each point; line: the mean of the last " + std::to_string(o.smooth) + " points.";
   if (shown.dense) text += " Dashed: the dense cache.";
   if (shown.front) text += " Grey steps: Pareto front" + meaning_of(study, o.pick.front) + ".";
   if (shown.knee) text += " Star: knee" + meaning_of(study, o.pick.knee) + ".";
@@ -244,7 +243,7 @@ std::string describe_study(const StudyTable& study, const StudyPick& pick) {
     for (std::size_t i = 0; i < pick.where.size(); ++i) text += (i ? ", " : " ") + pick.where[i];
     text += ".";
   }
-  if (!pick.combine.empty()) text += " Points alike in " + pick.combine + " are drawn as their mean.";
+  if (!pick.combine.empty()) text += " Points with the same " + pick.combine + " are drawn as their mean.";
   const auto facts = nlohmann::json::parse(study.facts, nullptr, false);
   if (!facts.is_object()) return text;
   const std::pair<const char*, const char*> kFacts[] = {{"model", "Model"}, {"device", "device"}, {"dtype", "in"}};

@@ -39,11 +39,12 @@ struct Condition {
 
 Condition parse_condition(const std::string& text) {
   const std::size_t at = text.find_first_of("=!<>");
-  if (at == 0 || at == std::string::npos) refuse(in_quotes(text), "no condition", "COLUMN=VALUE, !=, <=, >=, < or >");
+  if (at == 0 || at == std::string::npos)
+    refuse(in_quotes(text), "not a condition", "COLUMN=VALUE, !=, <=, >=, < or >");
   Condition c{text.substr(0, at), text.substr(at, 1), {}};
   std::size_t from = at + 1;
   if (c.op != "=" && from < text.size() && text[from] == '=') c.op += text[from++];
-  if (c.op == "!") refuse(in_quotes(text), "no condition", "COLUMN=VALUE, !=, <=, >=, < or >");
+  if (c.op == "!") refuse(in_quotes(text), "not a condition", "COLUMN=VALUE, !=, <=, >=, < or >");
   for (std::size_t end = from; from <= text.size(); from = end + 1) {
     end = std::min(text.find('|', from), text.size());
     c.values.push_back(text.substr(from, end - from));
@@ -54,7 +55,7 @@ Condition parse_condition(const std::string& text) {
 bool holds(const StudyColumn& column, std::size_t row, const std::string& op, const std::string& text) {
   const bool equality = op == "=" || op == "!=";
   if (column.is_text) {
-    if (!equality) refuse(column.name, "texts, which " + op + " does not compare", "= or !=");
+    if (!equality) refuse(column.name, "a column of texts, which " + op + " cannot compare", "= or !=");
     return (column.texts[row] == text) == (op == "=");
   }
   double value = 0;
@@ -140,7 +141,8 @@ class PanelMaker {
         interval_(table, y),
         categories_(categories),
         names_(names) {
-    if (!categories && x_.is_text) refuse(in_quotes(pick.x), "a column of texts", "one of numbers, as lines need it");
+    if (!categories && x_.is_text)
+      refuse(in_quotes(pick.x), "a column of texts", "a column of numbers, which lines need");
   }
 
   std::vector<StudyPoint> points(const std::vector<bool>& rows) const {
@@ -243,7 +245,7 @@ std::vector<bool> matching_rows(const StudyTable& table, const std::vector<std::
 }
 
 std::vector<StudyPanel> study_panels(const StudyTable& table, const StudyPick& pick, bool categories) {
-  if (pick.y.empty()) refuse("y", "no column", "one at least");
+  if (pick.y.empty()) refuse("y", "no column", "at least one");
   const std::vector<bool> drawn = matching_rows(table, pick.where);
   std::vector<bool> dense(drawn.size(), false), rows = drawn;
   const std::string dense_column = pick.dense.empty() ? "" : parse_condition(pick.dense).column;
@@ -261,10 +263,10 @@ std::vector<StudyPanel> study_panels(const StudyTable& table, const StudyPick& p
     refuse("panel", std::to_string(titles.size() * pick.y.size()) + " panels", "at most 24");
   if (names.size() > kMostSeries)
     refuse("series", std::to_string(names.size()) + " values of " + in_quotes(pick.series),
-           "at most 16; \"where\" picks");
+           "at most 16; select with \"where\"");
   if (categories_of.size() > kMostCategories)
     refuse("x", std::to_string(categories_of.size()) + " values of " + in_quotes(pick.x),
-           "at most 64; \"where\" picks");
+           "at most 64; select with \"where\"");
   std::vector<StudyPanel> panels;
   std::size_t n_points = 0;
   for (const std::string& title : titles) {

@@ -88,7 +88,7 @@ std::string tex_text(const std::string& utf8) {
 
 std::string tex_include(const std::string& file, double width_pt, const std::string& caption) {
   const std::string stem = std::filesystem::path(file).stem().string();
-  std::string out = "% \\usepackage{graphicx}; of an SVG \\usepackage{svg} and \\includesvg\n";
+  std::string out = "% \\usepackage{graphicx}; for an SVG \\usepackage{svg} and \\includesvg\n";
   out += "\\begin{figure}\n  \\centering\n";
   const std::string categories = is_readable(stem) ? plain_categories(stem) : "";
   const std::string line = "\\includegraphics[width=" + number_text(width_pt, 6) + "bp]{" +

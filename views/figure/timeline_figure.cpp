@@ -171,7 +171,7 @@ std::vector<LegendEntry> legend_entries(const RunRecord& run, const TimelineOpti
                        state_colour(TokenState::unread, dark)});
   const int budget = run.policy.budget_tokens(run.n_positions);
   if (o.occupancy && budget > 0)
-    entries.push_back({LegendEntry::Mark::line, is_pooled(run) ? "budget, mean of the heads" : "budget",
+    entries.push_back({LegendEntry::Mark::line, is_pooled(run) ? "budget (mean over heads)" : "budget",
                        dark ? Colour{230, 230, 230} : Colour{26, 26, 26}});
   return entries;
 }
@@ -266,7 +266,7 @@ BuiltFigure timeline_figure(const RunRecord& run, const TimelineOptions& o, cons
   check(run, o);
   const Shown shown = shown_of(run, o, kPaperCells, max_side);
   Figure figure = draw_timeline(run, o, s, shown);
-  std::string caption = figure.title + ": each token from its birth to its eviction" +
+  std::string caption = figure.title + ": each token from its entry to its eviction" +
                         (o.occupancy ? ", and how many tokens are in the cache. " : ". ") + describe_part(o, shown) +
                         describe_run(run) + describe_preview(o.preview);
   return {std::move(figure), tidy(run, o, shown.tokens), std::move(caption)};

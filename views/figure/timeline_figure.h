@@ -24,7 +24,7 @@ struct TimelineOptions {
 BuiltFigure timeline_figure(const RunRecord& run, const TimelineOptions& options, const FigureStyle& style,
                             int max_side = 2048);
 
-/// The same for the screen, where a point is a pixel: one cell to a pixel, without the numbers behind it.
+/// The same for the screen, where a point is a pixel: one cell to a pixel, without its numbers.
 Figure timeline_picture(const RunRecord& run, const TimelineOptions& options, const FigureStyle& style);
 
 }  // namespace kvscope::views

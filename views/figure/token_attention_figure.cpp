@@ -35,7 +35,8 @@ struct Shown {
 
 void check(std::span<const RunRecord* const> runs, const TokenAttentionOptions& o) {
   if (runs.empty()) refuse("no run", "one or two");
-  if (!o.attention || o.attention->tokens.size() != 1) refuse("attention of no token, or of several", "of one");
+  if (!o.attention || o.attention->tokens.size() != 1)
+    refuse("attention of no token or of several", "attention of one token");
   const RunRecord& run = *runs[0];
   if (run.n_tokens() < o.attention->n_queries) refuse("a run shorter than what was measured", "the same tokens");
   if (o.kv_head < 0 || o.kv_head >= run.model.n_kv_heads || o.attention->layer >= run.model.n_layers ||
@@ -93,7 +94,7 @@ struct Axes {
 void draw_axes(FigureBuilder& b, const Axes& axes) {
   const FigureStyle& s = b.style();
   std::vector<Tick> x, y;
-  // Of queries, which are whole: the last is end - 1, and a tick stands where the query's value does.
+  // Of queries, which are whole: the last is end - 1, and a tick is where the query's value is.
   const int n_x = std::max(2, static_cast<int>(axes.box.w / (s.tick_size * 6)));
   for (double v : nice_values(axes.begin, axes.end - 1, n_x, true))
     x.push_back({axes.x(v + 0.5), std::to_string(std::lround(v))});
@@ -127,12 +128,12 @@ void draw_band(FigureBuilder& b, const Axes& axes, const std::vector<AttentionPo
   for (const Point& p : mean.points) b.add(FillBox{{p.x - 1, p.y - 1, 2, 2}, colour, 1});
 }
 
-/// "A evicts it at 512, and loses 12 % of what it gets behind the window"
+/// "A evicts it at 512, losing 12 % of its attention after the window"
 std::string loss_text(const Shown& s, const RunRecord& run, const std::string& name, std::int32_t evict_at) {
-  if (evict_at >= kUndecided) return name + (evict_at == kNever ? " keeps it" : " has it in the window still");
+  if (evict_at >= kUndecided) return name + (evict_at == kNever ? " keeps it" : " still has it in the window");
   const AttentionLoss loss = attention_loss(*s.attention, 0, s.first_head, s.group, run.geometry().window, evict_at);
   return name + " evicts it at " + std::to_string(evict_at) + ", losing " + number_text(100 * loss.share(), 3) +
-         " % of what it gets behind the window";
+         " % of its attention after the window";
 }
 
 struct Marked {
@@ -163,12 +164,11 @@ FigureData tidy(const std::vector<AttentionPoint>& points) {
 
 std::string describe(const Shown& s, std::span<const RunRecord* const> runs, const std::vector<Marked>& marks,
                      int kv_head, const std::vector<AttentionPoint>& points) {
-  std::string text = "Attention that later queries give to " +
-                     identity_line(*s.run, s.attention->layer, kv_head, s.token) +
+  std::string text = "Attention from later queries to " + identity_line(*s.run, s.attention->layer, kv_head, s.token) +
                      " under a full cache: mean over the " + std::to_string(s.group) +
-                     " query heads of the group, least and greatest as a band";
+                     " query heads of the group, with their range as a band";
   const int step = points.empty() ? 1 : points[0].last - points[0].first + 1;
-  if (step > 1) text += ", each point over " + std::to_string(step) + " queries";
+  if (step > 1) text += ", each point the mean of " + std::to_string(step) + " queries";
   text += ". ";
   for (const Marked& mark : marks) text += mark.text + ". ";
   text += "A: " + describe_run(*runs[0]);

@@ -17,7 +17,7 @@ struct TokenAttentionOptions {
   int kv_head = 0;
   bool logarithmic = true;
   int first = 0, count = 0;  // queries shown; count 0: from the token to the end
-  int points = 512;          // at most; each stands for as many queries
+  int points = 512;          // at most; each averages as many queries
   bool preview = false, preview_b = false;
   std::string name_a = "A", name_b = "B";
   bool operator==(const TokenAttentionOptions&) const = default;

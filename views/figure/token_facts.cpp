@@ -64,7 +64,7 @@ bool makes_scores(const RunRecord& run) {
 
 std::string score_text(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
   if (const float score = score_at(run, layer, kv_head, t); !std::isnan(score)) return format_number(score, 4);
-  return makes_scores(run) ? "not made yet" : "this policy has no score";
+  return makes_scores(run) ? "not computed yet" : "this policy uses no scores";
 }
 
 ScoreRange score_range(const RunRecord& run, int layer, int kv_head) {
@@ -90,7 +90,7 @@ std::string identity_line(const RunRecord& run, int layer, int kv_head, std::int
 
 std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
   const std::int32_t e = lifetime_of(run, layer, kv_head, t);
-  if (e == kUndecided) return "open: still in the window";
+  if (e == kUndecided) return "undecided: still in the window";
   if (e == kNever) return "kept to the end";
   return "evicted at " + std::to_string(e) + ", " + std::to_string(e - t) + " queries old";
 }
@@ -125,15 +125,15 @@ std::string why_no_recall(const RunRecord& run, bool is_preview) {
   if (!is_preview && !run.recall_so_far.empty()) {
     const std::string seen = std::to_string(run.oracle_horizon) + " of " + std::to_string(run.n_tokens()) + " queries";
     if (run.status == RunStatus::running)
-      return "So far: the oracle has seen " + seen + ". Recall at earlier ones comes with the run's end.";
-    return "So far: the oracle had seen " + seen + " when the run ended. Replay it for recall at earlier ones.";
+      return "Partial: the oracle has seen " + seen + ". Recall at earlier queries is available after the run.";
+    return "Partial: the oracle had seen " + seen + " when the run ended. Replay it for recall at earlier queries.";
   }
   if (!is_preview || run.oracle_horizon == 0) {
     if (run.status == RunStatus::running) return "No oracle yet: recall needs the future attention of this run.";
-    return "No oracle: recall needs the future attention, of which this run has none.";
+    return "No oracle: recall needs future attention, which this run did not record.";
   }
-  return "Recall under a window of " + std::to_string(run.geometry().window) +
-         " needs the future attention from there on, which A recorded for its own window alone: decode again to measure it.";
+  return "Recall with a window of " + std::to_string(run.geometry().window) +
+         " needs future attention that A recorded only for its own window. Decode again to measure it.";
 }
 
 bool same_shape(const RunRecord& a, const RunRecord& b) {

@@ -40,7 +40,7 @@ struct HeadAtQuery {
 };
 /// Raw score; NaN where none was made.
 float score_at(const RunRecord& run, int layer, int kv_head, std::int32_t t);
-/// "0.31", "not made yet", "this policy has no score".
+/// "0.31", "not computed yet", "this policy uses no scores".
 /// The run's policy decides by scores of the tokens.
 bool makes_scores(const RunRecord& run);
 std::string score_text(const RunRecord& run, int layer, int kv_head, std::int32_t t);
@@ -55,7 +55,7 @@ ScoreRange score_range(const RunRecord& run, int layer, int kv_head);
 
 /// `L3 H1 · token 812 "·Thus" · id 14636`.
 std::string identity_line(const RunRecord& run, int layer, int kv_head, std::int32_t t);
-/// "evicted at 2391", "kept to the end", "open: still in the window".
+/// "evicted at 2391", "kept to the end", "undecided: still in the window".
 std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t t);
 /// "25 % > 16 % @ 981": the budgets that a run went through, or its name where they say nothing.
 std::string policy_history(const RunRecord& run);

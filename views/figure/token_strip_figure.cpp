@@ -76,7 +76,7 @@ void check(const RunRecord& run, const TokenStripOptions& o, const RunRecord* b)
 Rows rows_of(const RunRecord& run, const TokenStripOptions& o, std::int32_t q, const RunRecord* b) {
   const int n_layers = run.evict_at.n_layers(), n_heads = run.evict_at.n_kv_heads(), all = run.n_tokens();
   Rows rows{{}, o.layer >= 0, o.with_b, {o.colormap, 0, static_cast<double>(n_heads), n_heads + 1, ""}};
-  rows.scale.label = "KV heads retaining (of " + std::to_string(n_heads) + ")";
+  rows.scale.label = "KV heads keeping (of " + std::to_string(n_heads) + ")";
   if (!rows.heads) {
     for (int l = 0; l < n_layers; ++l)
       rows.rows.push_back({HeadAtQuery(run, l, 0, q), ColourMode::kept_heads, std::to_string(l), all});
@@ -245,6 +245,23 @@ void draw_band(FigureBuilder& b, const RunRecord& run, const TokenStripOptions& 
   }
 }
 
+/// The verdict as the table has it: a legend may change its words, a file may not.
+std::string_view verdict_in_data(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kept_rightly:
+      return "kept, as the oracle";
+    case Verdict::kept_wrongly:
+      return "kept, the oracle drops it";
+    case Verdict::missed:
+      return "missed: the oracle keeps it";
+    case Verdict::dropped_rightly:
+      return "dropped, as the oracle";
+    case Verdict::none:
+      break;
+  }
+  return "no choice";
+}
+
 FigureData tidy(const RunRecord& run, const Rows& rows, const Range& range) {
   std::vector<std::int64_t> position, id, layer, head, kept, heads;
   std::vector<std::string> token, name, verdict;
@@ -260,7 +277,7 @@ FigureData tidy(const RunRecord& run, const Rows& rows, const Range& range) {
       kept.push_back(visible(at.q, t, lifetime_of(*at.run, at.layer, at.kv_head, t)));
       heads.push_back(kept_heads(*at.run, at.layer, t, at.q));
       score.push_back(score_at(*at.run, at.layer, at.kv_head, t));
-      verdict.emplace_back(verdict_name(at.verdict(t)));
+      verdict.emplace_back(verdict_in_data(at.verdict(t)));
     }
   }
   FigureData data{{{"position", position}, {"token_id", id}, {"token", token}}};
@@ -314,7 +331,7 @@ std::vector<LegendEntry> legend_of(const Rows& rows, const Range& range, bool da
 
 std::string subject(const RunRecord& run, const TokenStripOptions& o) {
   const std::string of = "KV heads (of " + std::to_string(run.evict_at.n_kv_heads()) + ")";
-  if (o.layer < 0) return of + " that retain each token, by layer";
+  if (o.layer < 0) return of + " that keep each token, by layer";
   const std::string layer = "layer " + std::to_string(o.layer);
   const std::string heads = layer + "'s KV head" + (o.kv_head < 0 ? "s" : " " + std::to_string(o.kv_head));
   switch (o.colour) {
@@ -323,7 +340,7 @@ std::string subject(const RunRecord& run, const TokenStripOptions& o) {
     case ColourMode::score:
       return "Raw retention score of each token in " + heads + " (2nd to 98th percentile)";
     case ColourMode::kept_heads:
-      return of + " of " + layer + " that retain each token";
+      return of + " of " + layer + " that keep each token";
     case ColourMode::oracle:
       break;
   }
@@ -334,11 +351,11 @@ std::string describe(const RunRecord& run, const TokenStripOptions& o, const Ran
   std::string text = subject(run, o);
   text += ", at query position " + std::to_string(rows.rows[0].at.q) + "; tokens " + std::to_string(range.begin) + "–" +
           std::to_string(range.end - 1);
-  text += range.evictable ? ", all of them evictable (behind the sinks, before the window). " : ". ";
-  if (rows.any(ColourMode::kept_heads) && !range.evictable) text += "Hatched: sinks and window, kept by rule. ";
+  text += range.evictable ? ", all of them evictable (between the sinks and the window). " : ". ";
+  if (rows.any(ColourMode::kept_heads) && !range.evictable) text += "Hatched: sinks and window, always kept. ";
   text += (o.with_b ? "A: " : "") + describe_run(run);
   if (o.with_b)
-    text += " B, its state of the same token, hatched where the tokens differ: " + describe_run(*rows.rows[1].at.run);
+    text += " B (its state of the same token, hatched where the tokens differ): " + describe_run(*rows.rows[1].at.run);
   return text + describe_preview(o.preview || o.preview_b);
 }
 
@@ -370,13 +387,13 @@ BuiltFigure token_strip_figure(const RunRecord& run, const TokenStripOptions& o,
   if (rows.scaled()) {
     b.colour_bar({l.left + l.band_w + 9, l.top, 0, bands_h - l.label_h}, rows.scale);  // beside all that it is for
   }
-  b.figure().title = rows.heads ? "Tokens in the cache, by KV head" : "KV heads retaining each token";
+  b.figure().title = rows.heads ? "Tokens in the cache, by KV head" : "KV heads keeping each token";
   const SpanCells cells({range.begin, range.end}, kMaxStripColumns * l.bands);
   const bool means = !rows.heads && l.per_band > kMaxStripColumns;
   std::string caption = describe(run, o, range, rows);
   if (l.per_band > kMaxStripColumns)
-    caption += " Columns of " + std::to_string((l.per_band + kMaxStripColumns - 1) / kMaxStripColumns) +
-               " tokens at most: each is their mean.";
+    caption += " Each column is the mean of up to " +
+               std::to_string((l.per_band + kMaxStripColumns - 1) / kMaxStripColumns) + " tokens.";
   return {std::move(b.figure()), means ? tidy_columns(run, q, cells) : tidy(run, rows, range), std::move(caption)};
 }
 

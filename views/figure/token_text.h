@@ -6,7 +6,7 @@
 
 namespace kvscope::views {
 
-/// The code point at `at`, which moves behind it. Malformed bytes give U+FFFD and advance by one.
+/// The code point at `at`, which moves past it. Malformed bytes give U+FFFD and advance by one.
 char32_t next_code_point(std::string_view utf8, std::size_t& at);
 
 /// One line: space "·", newline "↵", tab "⇥", carriage return "␍", other control characters, bidirectional overrides

@@ -1,5 +1,5 @@
 #pragma once
-// The heads that stand on the board, as what is exported and measured.
+// The heads on the board, as what is exported and measured.
 
 #include <optional>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
 // Where the interesting things of this frame are on the screen, by id, so that a script or a test can click
-// "strip.token.17" or "map.cell.3.1" without knowing the layout. Ids are put together only when somebody asks.
+// "strip.token.17" or "map.cell.3.1" without knowing the layout. Ids are put together only on request.
 
 #include <deque>
 #include <optional>

@@ -100,13 +100,13 @@ std::string usual_dense(const StudyTable& study) {
 }
 
 std::string why_no_front(const StudyTable& study, const StudyAxes& axes) {
-  if (!is_number(study, "on_front")) return "The study names no points that no other one beats.";
+  if (!is_number(study, "on_front")) return "This study has no Pareto front.";
   const std::string cost = cost_of(study);
   const bool quality = std::ranges::any_of(
       std::initializer_list<const char*>{"nll", "nll_difference", "perplexity", "accuracy", "accuracy_relative"},
       [&](const char* name) { return axes.y == name; });
   if (axes.x == cost && quality) return "";
-  return "The study's front is of NLL or accuracy against " + cost + ": these axes are others.";
+  return "The study's Pareto front is NLL or accuracy against " + cost + ". Choose those axes.";
 }
 
 StudyPick pick_of(const StudyAxes& axes, const StudyLook& look) {

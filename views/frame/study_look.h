@@ -1,5 +1,5 @@
 #pragma once
-// Which study is on show, and as which figure. Names that nobody has chosen are those that suit the study.
+// Which study is shown, and as which figure. Names that the user has not chosen are those that suit the study.
 
 #include <memory>
 #include <string>

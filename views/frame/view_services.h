@@ -18,7 +18,7 @@ struct ViewServices {
   ItemRegistry* items = nullptr;       // never null
   const Theme* theme = nullptr;        // never null; the theme may change between frames
   std::function<void()> wake;          // another frame, please; from any thread. May be empty
-  TextInput* typed = nullptr;          // null: nobody types, editors are read only
+  TextInput* typed = nullptr;          // null: no typing, editors are read only
   GlyphSupply* glyphs = nullptr;       // null: what the fonts lack stays lacking
 };
 

@@ -39,7 +39,7 @@ struct MapLook {
   bool by_layer = false;                          // each layer divided by its largest value
   bool fit = false;                               // the scale goes over the values
   bool lock = true;                               // A and B by one scale
-  ScaleClip clip, clip_b;                         // the thumbs; B's where it has a scale of its own
+  ScaleClip clip, clip_b;                         // the thumbs; B's where it has a separate scale
   Aggregate aggregate = Aggregate::median;        // over the runs of a set
 };
 
@@ -123,9 +123,9 @@ bool drawable(const ShownRun* shown);
 /// Attention that the selected token of A gets from later queries: asked of the engine while somebody looks, and shown when
 /// it has answered.
 struct AskedAttention {
-  bool wanted = false;                           // set by whoever draws it, in every frame
+  bool wanted = false;                           // set by the view that draws it, in every frame
   std::shared_ptr<const TokenAttention> answer;  // of the selected layer and token; null: none yet
-  std::string why_not;                           // what stands in the way; empty while it is on its way
+  std::string why_not;                           // the reason for none; empty while it is on its way
 };
 
 /// What a view draws from and whom it asks. Views change the selection and run commands by id; nothing else.
@@ -134,7 +134,7 @@ struct ViewContext {
   const ShownRun* b = nullptr;  // null: no comparison
   Selection* selection = nullptr;
   std::function<void(const std::string& command_id)> command;  // "run.start", "figure.export" ...
-  AskedAttention* attention = nullptr;                         // null: nobody can be asked
+  AskedAttention* attention = nullptr;                         // null: no engine
   const std::vector<std::int32_t>* hits = nullptr;  // tokens of A that were found, ascending; null: no search
   const std::vector<PlacedPin>* pins = nullptr;     // of A's text, by letter; null: none
   const OpenStudies* studies = nullptr;             // null: none can be open
@@ -146,7 +146,7 @@ struct ViewContext {
   Cursor cursor_in(const RunRecord& run) const;
   /// The set, else A, and B where it is asked for.
   std::vector<ShownRun> counted_runs(bool with_b) const;
-  /// Their query: of a set that nobody has scrubbed -1, the last of each run.
+  /// Their query; -1, the last of each run, until the user scrubs.
   std::int32_t counted_q() const { return set != nullptr ? selection->q.value_or(-1) : q(); }
   /// Those of the marked heads that A has; empty: none is marked, and all are meant.
   HeadSet marked_heads() const;

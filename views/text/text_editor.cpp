@@ -113,7 +113,7 @@ bool TextEditor::draw(const TextEditorLook& look) {
     draw_lines(look, box);
     const double lines = editing_.layout().estimated_lines(text());
     const auto before = std::exchange(drawn_lines_, static_cast<std::size_t>(lines));
-    if (before != drawn_lines_ && services_.wake) services_.wake();  // whoever gives it its height asks for them
+    if (before != drawn_lines_ && services_.wake) services_.wake();  // its height is set from them
     ImGui::ItemSize({1, static_cast<float>(lines) * font_.line_height()});
     if (std::exchange(caret_moved_, false)) {
       scroll_to_caret(box.GetHeight() - 2 * style.FramePadding.y);

@@ -98,7 +98,7 @@ void TextLayout::edited(std::string_view text, const TextEdit& edit) {
   // for it is too much for a line of its own.
   const std::size_t first = line > 2 ? line - 2 : 0;
   std::vector<std::size_t> fresh;
-  // Lines behind the edit, which may stay as they are.
+  // Lines after the edit, which may stay as they are.
   auto old = std::upper_bound(begins_.begin(), begins_.end(), edit.at + edit.removed);
   const auto shifted = [&](std::size_t begin) { return begin + static_cast<std::size_t>(shift); };
   std::size_t at = begins_[first];

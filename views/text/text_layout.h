@@ -1,5 +1,5 @@
 #pragma once
-// A text in lines of a width: where each begins, which character stands at an x, and what an edit changes of it.
+// A text in lines of a width: where each begins, which character is at an x, and what an edit changes of it.
 
 #include <cstdint>
 #include <string_view>
@@ -16,7 +16,7 @@ class Advances {
   virtual float advance(char32_t point, bool valid) const = 0;
 };
 
-/// Lines break behind blanks, around ideographs, and within a word that is wider than a line; blanks at a line's end hang
+/// Lines break after blanks, around ideographs, and within a word that is wider than a line; blanks at a line's end hang
 /// over. Laid out from the top, as far as was asked for: a text of megabytes costs nothing until one goes there.
 class TextLayout {
  public:
@@ -48,7 +48,7 @@ class TextLayout {
   /// The boundary of characters nearest to x.
   std::size_t offset_at(std::string_view text, std::size_t line, float x) const;
 
-  /// Where x goes behind a character that begins at x: tabs reach to the next multiple of four blanks.
+  /// Where x goes after a character that begins at x: tabs reach to the next multiple of four blanks.
   float behind(float x, char32_t point, bool valid) const;
 
  private:
@@ -57,7 +57,7 @@ class TextLayout {
   const Advances* advances_;
   float width_ = 0;
   std::vector<std::size_t> begins_{0};
-  bool complete_ = false;  // no line begins behind the last one
+  bool complete_ = false;  // no line begins after the last one
 };
 
 }  // namespace kvscope::views

@@ -11,7 +11,7 @@ namespace kvscope::views {
 
 class TextFont;
 
-/// Where a line that is too long goes on behind "...".
+/// Where a line that is too long goes on after "...".
 enum class Cut : std::uint8_t {
   end,    // nowhere: its beginning is there
   middle  // with its end: what differs may stand there

@@ -282,7 +282,7 @@ void TextModel::select_all() {
 void TextModel::select_word(std::size_t at) {
   place(at, false);
   if (text_.empty()) return;
-  // A click behind the last character of a line means that character.
+  // A click after the last character of a line means that character.
   std::size_t begin = caret_;
   if (begin > 0 && (begin == text_.size() || text_[begin] == '\n')) begin = previous_character(text_, begin);
   std::size_t end = begin;

@@ -18,7 +18,7 @@ struct TextEdit {
 };
 
 /// Offsets are bytes and stand between characters as one sees them: before a letter, never between it and its accent.
-/// The text may hold bytes that are not UTF-8, each a character of its own; what is inserted is UTF-8.
+/// The text may hold bytes that are not UTF-8, each a separate character; what is inserted is UTF-8.
 class TextModel {
  public:
   enum class Lines : std::uint8_t { many, one };

@@ -1,5 +1,5 @@
 #pragma once
-// Something slow about the selection, computed on a thread of its own once the selection has stayed for a moment.
+// Something slow about the selection, computed on a separate thread once the selection has stayed for a moment.
 
 #include <chrono>
 #include <condition_variable>

@@ -1,5 +1,5 @@
 #pragma once
-// Slow pictures: made on a thread of its own, one after the other, while what was made before stays on the screen.
+// Slow pictures: made on a separate thread, one after the other, while what was made before stays on the screen.
 
 #include <condition_variable>
 #include <exception>

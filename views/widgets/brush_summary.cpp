@@ -28,9 +28,9 @@ const std::string& BrushSummary::line(const ViewContext& context) {
   if (n == 0) {
     line_ += "not read yet";
   } else {
-    line_ += std::to_string(in_head) + " of " + std::to_string(n) + " in the cache, " +
+    line_ += std::to_string(in_head) + " of " + std::to_string(n) + " in the cache, mean " +
              format_number(static_cast<double>(in_all) / n / run.evict_at.n_layers(), 3) + " of " +
-             std::to_string(run.evict_at.n_kv_heads()) + " heads over all layers";
+             std::to_string(run.evict_at.n_kv_heads()) + " heads per layer";
   }
   rebuild_.done();
   return line_;

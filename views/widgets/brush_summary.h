@@ -10,7 +10,7 @@ namespace kvscope::views {
 
 class BrushSummary {
  public:
-  /// "tokens 40–99: 23 of 60 in the cache, 2.1 of 8 heads over all layers"; made again where it changed.
+  /// "tokens 40–99: 23 of 60 in the cache, mean 2.1 of 8 heads per layer"; made again where it changed.
   const std::string& line(const ViewContext& context);
 
  private:

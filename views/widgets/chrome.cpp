@@ -106,7 +106,7 @@ ImVec2 asked_at(const ItemRect& item) {
   return asked_by_keys() ? ImVec2{item.x, item.y + item.h / 2} : ImGui::GetIO().MousePos;
 }
 
-/// Whoever has pressed it knows it: the mouse that stays there does not ask. What is disabled still says why.
+/// No hint right after a press, while the mouse stays there. A disabled item still shows why it is disabled.
 bool was_pressed_here() {
   if (asked_by_keys() || !ImGui::IsItemHovered()) return false;
   const ImGuiIO& io = ImGui::GetIO();

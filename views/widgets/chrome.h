@@ -77,7 +77,7 @@ struct Swatch {
 /// In one line, wrapping.
 void legend(const ViewServices& services, std::span<const Swatch> swatches);
 
-/// Instead of a picture that nobody could read: "Too little room for the map: maximise the view." (item "too_little.map").
+/// Instead of a picture that would be too small to read: "Too little room for the map: maximise the view." (item "too_little.map").
 void too_little_room(const ViewServices& services, const char* what);
 
 /// "Nothing here yet": what the view needs, and the button for it (item "empty.<view id>"); no button if `command` is

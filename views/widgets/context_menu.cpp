@@ -64,14 +64,13 @@ void draw_token_menu(const ViewServices& services, ViewContext& context) {
   const Cursor at = context.cursor_in(run);
   if (at.token < 0) return;
   menu.title(identity_line(run, at.layer, at.kv_head, at.token));
-  if (menu.choice(is_pinned(context, at) ? "Let its pin go" : "Pin it in this head", ".pin", "P") && context.command)
+  if (menu.choice(is_pinned(context, at) ? "Unpin" : "Pin in this head", ".pin", "P") && context.command)
     context.command("pin.toggle");
-  if (menu.choice("Go to the query that it was born at", ".go_to")) scrub_to(*context.selection, at.token, run);
+  if (menu.choice("Go to its first query", ".go_to")) scrub_to(*context.selection, at.token, run);
   const std::int32_t evicted = run.evict_at.row(at.layer, at.kv_head)[static_cast<std::size_t>(at.token)];
-  if (menu.choice("Go to the query that it was evicted at", ".go_to_eviction", nullptr,
-                  evicted >= 0 && evicted < run.queries()))
+  if (menu.choice("Go to its eviction", ".go_to_eviction", nullptr, evicted >= 0 && evicted < run.queries()))
     scrub_to(*context.selection, evicted, run);
-  if (menu.choice("Copy its text", ".copy")) ImGui::SetClipboardText(std::string(run.pieces[at.token]).c_str());
+  if (menu.choice("Copy text", ".copy")) ImGui::SetClipboardText(std::string(run.pieces[at.token]).c_str());
   if (menu.choice("Copy why it was kept or evicted", ".copy_why"))
     ImGui::SetClipboardText(explain_token(run, at.layer, at.kv_head, at.token, at.q).c_str());
 }
@@ -90,18 +89,17 @@ void draw_head_menu(const ViewServices& services, ViewContext& context, const st
   Selection& selection = *context.selection;
   const KvHead head{at.layer, at.kv_head};
   menu.title("Layer " + std::to_string(at.layer) + " · KV head " + std::to_string(at.kv_head));
-  if (menu.choice(is_pinned(context, at) ? "Let its pin go" : "Pin the selected token in it", ".pin", "P",
-                  at.token >= 0) &&
+  if (menu.choice(is_pinned(context, at) ? "Unpin" : "Pin the selected token here", ".pin", "P", at.token >= 0) &&
       context.command)
     context.command("pin.toggle");
   const bool marked = selection.heads.contains(head);
-  if (menu.choice(marked ? "Mark it no longer" : "Mark it", ".mark"))
+  if (menu.choice(marked ? "Unmark" : "Mark", ".mark"))
     marked ? selection.heads.remove(head) : selection.heads.add(head);
-  if (menu.choice("Mark all heads of its layer", ".mark_layer")) {
+  if (menu.choice("Mark all heads in this layer", ".mark_layer")) {
     for (int h = 0; h < run.evict_at.n_kv_heads(); ++h) selection.heads.add({at.layer, h});
   }
-  if (menu.choice("No head is marked", ".all", "Esc", !selection.heads.empty())) selection.heads = {};
-  if (menu.choice("Copy its value", ".copy", nullptr, !value.empty())) ImGui::SetClipboardText(value.c_str());
+  if (menu.choice("Clear all marks", ".all", "Esc", !selection.heads.empty())) selection.heads = {};
+  if (menu.choice("Copy value", ".copy", nullptr, !value.empty())) ImGui::SetClipboardText(value.c_str());
 }
 
 }  // namespace kvscope::views

@@ -15,7 +15,7 @@
 namespace kvscope::views {
 namespace {
 
-constexpr const char* kWrong = "keeps it";  // the oracle, what the policy evicted
+constexpr const char *kWrong = "keeps", *kRight = "agrees";  // the oracle, on what the policy evicted
 
 std::string token_name(const RunRecord& run, std::int32_t t) {
   return t < 0 || t >= run.n_tokens() ? "–" : std::to_string(t) + " \"" + token_label(run.pieces[t], 16) + "\"";
@@ -28,7 +28,7 @@ std::vector<std::int32_t> judged_tokens(const RunRecord& run, const RetentionGeo
   return tokens;
 }
 
-/// What a head lost without a row that tells of it, as where a dense prompt is cut at its end; empty where it lost nothing.
+/// What a head evicted without a row in the log, as where a dense prompt is cut at its end; empty if nothing.
 std::string note_of_unlisted(const RunRecord& run, int layer, int kv_head) {
   std::int32_t n = 0, first = kUndecided, last = 0;
   for (const std::int32_t at : run.evict_at.row(layer, kv_head)) {
@@ -36,12 +36,12 @@ std::string note_of_unlisted(const RunRecord& run, int layer, int kv_head) {
     ++n, first = std::min(first, at), last = std::max(last, at);
   }
   if (n == 0) return {};
-  const std::string left = counted(n, "token") + " left ";
+  const std::string left = counted(n, "token") + " evicted ";
   if (first < last)
     return left + "at queries " + std::to_string(first) + " to " + std::to_string(last) + ": no decision was recorded.";
   const bool cut = first == run.prompt_len && prompt_was_dense(run);
   return left + "at query " + std::to_string(first) +
-         (cut ? ", when the prompt, which was dense, was cut to the budget: what leaves then has no row."
+         (cut ? ", when the dense prompt was cut to the budget. Such evictions have no row."
               : ": no decision was recorded.");
 }
 
@@ -68,7 +68,7 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
   const RetentionPlan plan = run.plan(at.layer, at.kv_head);
   const auto head = static_cast<std::size_t>(at.layer * run.evict_at.n_kv_heads() + at.kv_head);
   const bool local = head < run.local_heads.size() && run.local_heads[head] != 0;
-  RetentionPlan at_query = plan;  // what is said of the prompt is not said behind it
+  RetentionPlan at_query = plan;  // what holds for the prompt does not hold after it
   at_query.dense_prefill = plan.dense_prefill && !in_answer;
   words_ = std::make_shared<const Words>(
       Words{policy.log({run.policy, geometry, at_query, local, at.layer, run.n_tokens()}), plan});
@@ -91,7 +91,7 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
 std::vector<const char*> DecisionLogTable::columns() const {
   switch (words_->log.rows) {
     case DecisionLog::Rows::least:
-      return {"query", "entered", "evicted", words_->log.measure.c_str(), "next least", "oracle"};
+      return {"query", "entered", "evicted", words_->log.measure.c_str(), "next lowest", "oracle"};
     case DecisionLog::Rows::thresholds:
       return {"query", "token", "decision", "oracle"};
     case DecisionLog::Rows::pool:
@@ -109,7 +109,7 @@ const std::vector<float>& DecisionLogTable::needs(const HeadAtQuery& head, const
   needs_font_size_ = ImGui::GetFontSize();
   const auto width = [](const std::string& text) { return ImGui::CalcTextSize(text.c_str()).x; };
   texts_.assign(columns.size(), 0);
-  texts_.back() = width(kWrong);
+  texts_.back() = std::max(width(kWrong), width(kRight));
   need_of_brief_ = width(brief_column());
   const auto need = [&](float& widest, const std::string& text) { widest = std::max(widest, width(text)); };
   constexpr int kMeasured = 100;
@@ -124,7 +124,7 @@ const std::vector<float>& DecisionLogTable::needs(const HeadAtQuery& head, const
   return needs_;
 }
 
-/// A token's name may be cut, what else stands there may not.
+/// A token's name may be cut, other cells may not.
 bool DecisionLogTable::has_names(std::size_t column) const {
   const bool two = words_->log.rows == DecisionLog::Rows::contests || words_->log.rows == DecisionLog::Rows::least;
   return column == 1 || (two && column == 2);
@@ -136,7 +136,7 @@ const char* DecisionLogTable::brief_column() const {
 
 std::string DecisionLogTable::brief_cell(const RunRecord& run, const Row& row) const {
   if (words_->log.rows == DecisionLog::Rows::thresholds)
-    return (row.evicted < 0 ? "keep " : "drop ") + token_name(run, row.token);
+    return (row.evicted < 0 ? "keep " : "evict ") + token_name(run, row.token);
   return row.evicted < 0 ? "none" : token_name(run, row.evicted);
 }
 
@@ -188,7 +188,7 @@ std::int32_t DecisionLogTable::query_of(const HeadAtQuery& head, std::int32_t ro
   return head.run->contests[static_cast<std::size_t>(row)].q;
 }
 
-/// Brings the first decision at q or behind it in sight when q or the head changes. What was scrolled by hand stays.
+/// Scrolls to the first decision at q or after it when q or the head changes. What was scrolled by hand stays.
 void DecisionLogTable::follow(const HeadAtQuery& head, float row_height) {
   const Followed now{head.layer, head.kv_head, head.q, n_rows()};
   if (std::exchange(followed_, now) == now || row_height <= 0) return;
@@ -220,14 +220,14 @@ DecisionLogTable::Row DecisionLogTable::least_row(const HeadAtQuery& head, const
       c.q,
       c.evicted,
       c.evicted,
-      {token_name(*head.run, c.newcomer), token_name(*head.run, c.evicted) + " (least of " + std::to_string(n) + ")",
+      {token_name(*head.run, c.newcomer), token_name(*head.run, c.evicted) + " (lowest of " + std::to_string(n) + ")",
        format_number(c.boundary_effective, 4),
        std::isnan(c.newcomer_effective) ? "–" : format_number(c.newcomer_effective, 4)}};
 }
 
 DecisionLogTable::Row DecisionLogTable::pool_row(const HeadAtQuery& head, const Contest& c) const {
   const auto left = std::ranges::count(head.run->evict_at.row(head.layer, head.kv_head), c.q);
-  const std::string others = left > 1 ? " and " + std::to_string(left - 1) + " of lower score" : "";
+  const std::string others = left > 1 ? " and " + std::to_string(left - 1) + " with lower scores" : "";
   return {c.q,
           c.evicted,
           c.evicted,
@@ -244,7 +244,7 @@ DecisionLogTable::Row DecisionLogTable::threshold_row(const HeadAtQuery& head, s
   const bool dropped = lifetime_of(run, head.layer, head.kv_head, t) == q;
   const std::string text =
       comparison_text(words_->log, score_at(run, head.layer, head.kv_head, t), threshold, words_->plan.strict);
-  return {q, t, dropped ? t : -1, {token_name(run, t), text + (dropped ? ": drop" : ": keep")}};
+  return {q, t, dropped ? t : -1, {token_name(run, t), text + (dropped ? ": evict" : ": keep")}};
 }
 
 DecisionLogTable::Row DecisionLogTable::row(const HeadAtQuery& head, int index) const {
@@ -255,7 +255,7 @@ DecisionLogTable::Row DecisionLogTable::row(const HeadAtQuery& head, int index) 
   return words_->log.rows == DecisionLog::Rows::least ? least_row(head, contest) : contest_row(*head.run, contest);
 }
 
-/// What the columns would say that a narrow table leaves out.
+/// The columns that a narrow table leaves out.
 std::string DecisionLogTable::hint_of_row(const Row& row) const {
   const std::vector<const char*> titles = columns();
   std::string hint;
@@ -296,8 +296,8 @@ void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, i
     found = verdicts_.emplace(r.evicted, verdict).first;
   }
   const bool wrong = found->second == EvictionVerdict::wrong, right = found->second == EvictionVerdict::right;
-  cell(wrong ? p.bad : right ? p.good : p.muted, wrong ? kWrong : right ? "agrees" : "–");
-  // The clipper measures by the first row, which may be far above; and one can be half behind the titles.
+  cell(wrong ? p.bad : right ? p.good : p.muted, wrong ? kWrong : right ? kRight : "–");
+  // The clipper measures by the first row, which may be far above; and one can be half under the titles.
   const float top = ImGui::GetWindowPos().y + rect.h, bottom = ImGui::GetWindowPos().y + ImGui::GetWindowHeight();
   if (rect.y + 1 >= top && rect.y + rect.h <= bottom + 1)
     services_.items->add_text("timeline.contest." + std::to_string(index), rect, all);

@@ -3,8 +3,8 @@
 
 namespace kvscope::views {
 
-/// After each ImGui::InputText() whose text may change while nobody edits it: a field that is entered has nothing to undo.
-/// ImGui keeps the steps of the field that was edited last; one that points behind the end of a text that is shorter by
+/// After each ImGui::InputText() whose text may change without an edit: a field that is entered has nothing to undo.
+/// ImGui keeps the steps of the field that was edited last; one that points past the end of a text that is shorter by
 /// then ends the program.
 void forget_input_undo();
 

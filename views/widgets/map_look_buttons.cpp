@@ -28,14 +28,14 @@ std::vector<LookButton> buttons_of(const MapLook& look, bool compared, const std
   const bool beside = look.compare == MapCompare::side_by_side;
   const bool thumbs = look.clip.on || look.clip_b.on;
   std::vector<LookButton> buttons = {
-      {"map.full", "100 %", "The colours go over the whole axis, of a share from 0 to 1", !look.fit && !thumbs,
+      {"map.full", "100 %", "Scale colours over the whole range, 0 to 1 for a share", !look.fit && !thumbs,
        [](MapLook& now) { now.fit = false, forget_thumbs(now); }},
       {"map.fit", "Fit",
-       "The colours go from the least value to the greatest. The thumbs at the colour bar narrow them further",
+       "Scale colours from the smallest value to the largest. Drag the thumbs on the colour bar to narrow the range",
        look.fit, [](MapLook& now) { now.fit = true, forget_thumbs(now); }}};
   if (compared)
     buttons.push_back({"map.lock", "Lock",
-                       beside ? "A and B by one scale; else each by its own" : "One map has one scale",
+                       beside ? "Use one scale for A and B. Off: one scale each" : "Only one map, so only one scale",
                        beside && look.lock,
                        [](MapLook& now) {
                          now.lock = !now.lock;
@@ -44,16 +44,16 @@ std::vector<LookButton> buttons_of(const MapLook& look, bool compared, const std
                        },
                        !beside});
   buttons.push_back({"map.sort", "Sort",
-                     "The heads of each layer by value, the greatest at the left (of A, where two are shown)",
+                     "Sort the heads of each layer by value, largest on the left (A's values when two maps are shown)",
                      look.sort, [](MapLook& now) { now.sort = !now.sort; }});
   buttons.push_back({"map.by_layer", "By layer",
-                     "Each layer divided by its largest value: what its heads are beside each other", look.by_layer,
+                     "Divide each layer by its largest value, to compare the heads within a layer", look.by_layer,
                      [](MapLook& now) { now.by_layer = !now.by_layer, forget_thumbs(now); }});
   if (!marked.empty()) buttons.push_back({kUnmark, "All heads", marked, true, [](MapLook&) {}});
   return buttons;
 }
 
-/// How many of them stand in one row, with room for what opens the others.
+/// How many of them fit in one row, with room for what opens the others.
 std::size_t n_in_row(const ViewServices& services, const std::vector<LookButton>& buttons, float room) {
   const float gap = services.theme->px(2);
   const auto width_of = [&](std::string_view label) {
@@ -105,8 +105,7 @@ bool draw_look_buttons(const ViewServices& services, MapLook& look, const LookRo
   if (n == buttons.size()) return unmarks;
   bool on = false;  // one of those that are not in sight
   for (std::size_t i = n; i < buttons.size(); ++i) on = on || buttons[i].on;
-  if (line_button(services, "map.more", kMore, "More of how the map is looked at", on, first && n == 0))
-    ImGui::OpenPopup("map.more");
+  if (line_button(services, "map.more", kMore, "More map options", on, first && n == 0)) ImGui::OpenPopup("map.more");
   if (!ImGui::BeginPopup("map.more")) return unmarks;
   for (std::size_t i = n; i < buttons.size(); ++i) {
     if (draw(buttons[i], true)) ImGui::CloseCurrentPopup();

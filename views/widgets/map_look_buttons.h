@@ -13,7 +13,7 @@ struct LookRow {
   bool one_row = false;   // there is little room
   std::string marked{};   // what is said of marked heads at the button that marks none; empty: there is none
 };
-/// Items "map.full", "map.fit", "map.lock" (where A and B are compared; dead where they do not stand beside each other, so
+/// Items "map.full", "map.fit", "map.lock" (where A and B are compared; dead where they are not side by side, so
 /// that the others stay where they are), "map.sort", "map.by_layer". In one row they go on with the row of A | B, and what
 /// does not fit opens from the button "..." at its end, item "map.more". True if "All heads" was pressed, item "map.unmark".
 bool draw_look_buttons(const ViewServices& services, MapLook& look, const LookRow& row);

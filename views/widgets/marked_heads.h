@@ -25,7 +25,7 @@ class MarkedHeads {
   };
   /// The mean of each metric that needs no oracle, and of the map's, over the marked heads that have a value, and over all: of
   /// A and of `b`, which has A's heads and is seen at q_b, by the oracle that both are judged by; b may be null. Counted on a
-  /// thread of its own: nothing until then.
+  /// separate thread: nothing until then.
   std::optional<Rows> rows(const ViewContext& context, const ShownRun* b, std::int32_t q_b);
 
  private:

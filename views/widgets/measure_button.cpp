@@ -30,7 +30,7 @@ void draw_measure_button(const ViewServices& services, const ViewContext& contex
   if (ImGui::GetItemRectMax().x + ImGui::GetStyle().ItemSpacing.x + button <= right) ImGui::SameLine();
   if (ImGui::Button(label) && context.command) context.command("run.measure_output_error");
   services.items->add_text("measure.next", last_item(), label);
-  hint_of(services, "The next run measures the output error when its last token is there, by a pass over all of them.");
+  hint_of(services, "The next run measures the output error after its last token, with one more pass over all tokens.");
 }
 
 }  // namespace kvscope::views

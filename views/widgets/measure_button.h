@@ -13,7 +13,7 @@ namespace kvscope::views {
 bool is_unmeasured(const RunRecord& run, Metric metric);
 
 /// "Not measured in A." and the button, where A, or B if it is `compared`, has no value of the metric for want of a
-/// measurement. Nothing else: a preview, whose numbers need a run of their own, has its own words.
+/// measurement. Nothing else: a preview, whose numbers need their own run, has other words.
 void draw_measure_button(const ViewServices& services, const ViewContext& context, Metric metric, bool compared);
 
 }  // namespace kvscope::views

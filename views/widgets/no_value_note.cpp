@@ -40,36 +40,37 @@ bool keeps_any(const RunRecord& run, std::int32_t q, std::int32_t from, std::int
   });
 }
 
-/// "At query 3 all tokens are sinks or in the window of 16."
+/// "At query 3, all tokens are sinks or in the window of 16."
 std::string all_recent(std::int32_t q, int n_sink, int window) {
-  return "At query " + std::to_string(q) + " all tokens are " + (n_sink > 0 ? "sinks or " : "") + "in the window of " +
+  return "At query " + std::to_string(q) + ", all tokens are " + (n_sink > 0 ? "sinks or " : "") + "in the window of " +
          std::to_string(window) + ".";
 }
 
 std::string why_no_share(const RunRecord& run, std::int32_t q, int n_sink, int window) {
   if (q - window < n_sink) return all_recent(q, n_sink, window);
-  return run.status == RunStatus::running ? "Nothing is decided yet of the tokens before the window."
-                                          : "Nothing was decided of the tokens before the window.";
+  return run.status == RunStatus::running ? "No decision yet on the tokens before the window."
+                                          : "No decision was made on the tokens before the window.";
 }
 
 std::string why_no_choice(const RunRecord& run, std::int32_t q, int n_sink, int window) {
   if (run.future_mass.empty()) return why_no_recall(run, false);
   const bool goes_on = run.status == RunStatus::running;
-  if (!goes_on && !evicts_by(run, run.n_tokens())) return "This run evicts nothing: an oracle has no choice to make.";
+  if (!goes_on && !evicts_by(run, run.n_tokens()))
+    return "This run evicts nothing, so an oracle has no choice to make.";
   if (q < run.prompt_len && prompt_was_dense(run))
-    return "Query " + std::to_string(q) + " is of the prompt, which saw everything: nothing was evicted yet.";
+    return "Query " + std::to_string(q) + " is in the densely prefilled prompt, where nothing is evicted.";
   if (q - window < n_sink) return all_recent(q, n_sink, window);
   if (!evicts_by(run, q)) return "Nothing was evicted up to query " + std::to_string(q) + ".";
   if (!keeps_any(run, q, n_sink, q - window))
     return "At query " + std::to_string(q) +
-           " the policy keeps sinks and window alone: an oracle has no place to fill.";
+           ", the policy keeps only sinks and window, so an oracle has nothing to choose.";
   return {};
 }
 
 std::string why_no_read_mass(const RunRecord& run, std::int32_t q) {
-  if (run.reads.empty()) return "No head of this run reads pages.";
+  if (run.reads.empty()) return "No head in this run reads pages.";
   if (run.output_error.empty()) return "Not measured in this run.";
-  return "No query up to " + std::to_string(q) + " chose pages.";
+  return "No query up to " + std::to_string(q) + " selected pages.";
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ bool is_decoded_only(Metric metric) {
 
 std::string why_no_value(const RunRecord& run, Metric metric, std::int32_t q) {
   q = std::min(resolve_query(run, q), run.queries() - 1);
-  if (run.ids.empty() || run.evict_at.empty() || q < 0) return "No query was made yet.";
+  if (run.ids.empty() || run.evict_at.empty() || q < 0) return "No query yet.";
   const RetentionGeometry geometry = run.geometry();
   switch (metric) {
     case Metric::density:
@@ -90,7 +91,7 @@ std::string why_no_value(const RunRecord& run, Metric metric, std::int32_t q) {
     case Metric::cache_share:
       return {};
     case Metric::read_share:
-      return run.reads.empty() ? "No head of this run reads pages: a query reads all that is kept." : "";
+      return run.reads.empty() ? "No head in this run reads pages: each query reads every kept token." : "";
     case Metric::read_mass:
     case Metric::best_read_mass:
       return why_no_read_mass(run, q);

@@ -50,12 +50,11 @@ void OracleTable::draw(const OracleAnswers& answers, bool beside_b) {
   if (answers.rows.empty()) return;
   const Palette& p = services_.theme->palette;
   const FontScope small(services_.theme->fonts.small);
-  wrapped_text_in(p.muted, std::string("recall at this query under each recorded oracle") + (beside_b ? ", of A" : ""));
+  wrapped_text_in(p.muted, std::string("Recall at this query for each recorded oracle") + (beside_b ? " (A)" : ""));
   if (!ImGui::BeginTable("oracles", 3, ImGuiTableFlags_RowBg)) return;
-  // Widths of their own: columns sized by their contents have none in the first frame, a letter a line.
+  // Set widths: columns sized by their contents have none in the first frame, a letter a line.
   ImGui::TableSetupColumn("oracle", ImGuiTableColumnFlags_WidthStretch, 3);
-  for (const char* name : {"of the head", "pooled"})
-    ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 2);
+  for (const char* name : {"per head", "pooled"}) ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 2);
   ImGui::TableHeadersRow();
   for (const OracleAnswers::Row& row : answers.rows) {
     ImGui::TableNextRow();

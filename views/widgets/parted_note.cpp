@@ -26,16 +26,16 @@ bool is_pair(const ViewContext& context) {
 
 /// From the first token that differs on.
 Note note_of_parted(const ViewContext& context, int common, std::int32_t q) {
-  std::string text = "Different tokens from " + std::to_string(common) + " on: ";
+  std::string text = "Texts differ from token " + std::to_string(common) + ": ";
   if (context.selection->map.compare == MapCompare::difference)
-    return {"map.refusal", text + "only distributions compare.", true};
-  text += "each map is of its run's own text.";
+    return {"map.refusal", text + "only distributions can be compared.", true};
+  text += "each map uses its own run's text.";
   const int shorter = std::min(context.a->run->n_tokens(), context.b->run->n_tokens());
-  if (q >= shorter) text += " The shorter is at its last query, " + std::to_string(shorter - 1) + ".";
+  if (q >= shorter) text += " The shorter run is at its last query, " + std::to_string(shorter - 1) + ".";
   return {"map.parted", text, true};
 }
 
-/// What is said at query q of A.
+/// The notes at query q of A.
 std::vector<Note> notes_at(const ViewContext& context, const PairNotes& about, std::int32_t q) {
   const RunRecord &a = *context.a->run, &b = *context.b->run;
   const int common = common_prefix(a, b);
@@ -44,9 +44,10 @@ std::vector<Note> notes_at(const ViewContext& context, const PairNotes& about, s
   std::vector<Note> notes;
   if (!part && q >= common)
     notes.push_back(
-        {"map.both_at", "Both at query " + std::to_string(common - 1) + ": one of them has no more tokens.", true});
+        {"map.both_at", "Compared at query " + std::to_string(common - 1) + ", where the shorter run ends.", true});
   if (!about.needs_oracle) return notes;
-  if (part) notes.push_back({"map.own_oracles", "Each by the oracle of its own run: later their texts part.", false});
+  if (part)
+    notes.push_back({"map.own_oracles", "Their texts diverge later, so each is judged by its own oracle.", false});
   if (!about.common_oracle.empty()) notes.push_back({"map.common_oracle", std::string(about.common_oracle), false});
   return notes;
 }
@@ -72,7 +73,7 @@ void draw_in_one_line(const ViewServices& services, const std::vector<Note>& not
   if (fits != text) hint_of(services, text);
 }
 
-/// As much room as the longest that is said at any query.
+/// As much room as the longest note at any query.
 void draw_in_lines(const ViewServices& services, const std::vector<Note>& notes, float height) {
   const float top = ImGui::GetCursorPosY();
   for (const Note& note : notes) {
@@ -82,7 +83,7 @@ void draw_in_lines(const ViewServices& services, const std::vector<Note>& notes,
   ImGui::SetCursorPosY(std::max(top + height, ImGui::GetCursorPosY()));
 }
 
-/// What the two ways are called, and whether they stand in a row.
+/// The labels of the two ways, and whether they are in one row.
 struct Ways {
   std::string whole, replay, go_to;
   bool in_a_row;
@@ -96,7 +97,7 @@ float width_of(const Ways& ways) {
   return button(ways.replay) + (ways.go_to.empty() ? 0 : style.ItemSpacing.x + button(ways.go_to));
 }
 
-/// The longest labels that stand in one row; where there are none the shortest in little room, else two rows.
+/// The longest labels that fit in one row; where there are none the shortest in little room, else two rows.
 Ways ways_together(int common, float room, bool little_room) {
   const std::string whole = "Replay A's tokens under B's policy", query = std::to_string(common - 1);
   const std::array<std::array<std::string, 2>, 3> labels = {
@@ -118,10 +119,10 @@ void draw_ways(const ViewServices& services, ViewContext& context, int common, c
   if (ways.in_a_row) ImGui::SameLine();
   if (ImGui::Button((ways.go_to + "##go_to").c_str())) scrub_to(*context.selection, common - 1, *context.a->run);
   services.items->add("map.go_to_common", last_item());
-  hint_of(services, "The last query at which A and B have the same tokens");
+  hint_of(services, "Go to the last query where A and B have the same tokens");
 }
 
-/// The note and behind it the ways, which stand where they stand whatever the note says; in two lines where one is too short.
+/// The note, then the ways, whose place does not depend on the note; in two lines where one is too short.
 void draw_briefly(const ViewServices& services, ViewContext& context, const std::vector<Note>& now, bool ever,
                   float least) {
   const RunRecord &a = *context.a->run, &b = *context.b->run;
@@ -153,7 +154,7 @@ std::optional<int> parted_at(const ViewContext& context) {
 
 void draw_refusal(const ViewServices& services) {
   const std::string text =
-      "Heads of different tokens are not subtracted. Replay decodes A's tokens under B's policy; A | B shows both maps.";
+      "B − A needs the same tokens in both runs. Replay decodes A's tokens under B's policy; A | B shows both maps.";
   wrapped_text_in(services.theme->palette.muted, text);
   services.items->add_text("map.refused", last_item(), text);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What stands above a map of A and B: by what they are judged, where their texts part, and the two ways to what is the
+// What is written above a map of A and B: what judges them, where their texts diverge, and the two ways to what is the
 // same. It takes as much room at one query as at every other, so that scrubbing does not move the map.
 
 #include <optional>
@@ -16,7 +16,7 @@ std::optional<int> parted_at(const ViewContext& context);
 /// Cells of different texts are not subtracted.
 bool refuses_difference(const ViewContext& context);
 
-/// Where there is little room the notes are one line, cut, with all of them as its hint, and the ways stand behind it.
+/// Where there is little room the notes are one line, cut, with all of them as its hint, and the ways come after it.
 struct PairNotes {
   bool needs_oracle = false;         // the map's metric
   std::string_view common_oracle{};  // what was counted by; empty: nothing yet, or each by its own

@@ -102,7 +102,7 @@ void PinMarks::token(std::int32_t token, ImVec2 min, ImVec2 max) const {
   });
 }
 
-// Letters that would cover each other stand one over the other.
+// Letters that would cover each other are drawn one above the other.
 void PinMarks::columns(TokenSpan span, ImVec2 min, ImVec2 max) const {
   const ImVec2 size = flag_size();
   float taken = -1e9f, bottom = max.y;

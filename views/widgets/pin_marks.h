@@ -35,7 +35,7 @@ class PinMarks {
   PinMarks(const ViewServices& services, const ViewContext& context, const char* view)
       : services_(services), context_(context), view_(view) {}
 
-  /// A token of a text, in a box of its own: an outline, and the letters over its upper right corner.
+  /// A token of a text, in its own box: an outline, and the letters over its upper right corner.
   void token(std::int32_t token, ImVec2 min, ImVec2 max) const;
   /// Along an axis of tokens from left to right: a line through the picture, the letter at its lower end.
   void columns(TokenSpan span, ImVec2 min, ImVec2 max) const;

@@ -23,7 +23,7 @@ void RunNumbers::draw(const ShownRun& a, const ShownRun* b) {
   const auto means = aside_.of({RunKey(&a), RunKey(b)}, [of_a = a.run, of_b = b != nullptr ? b->run : nullptr] {
     return Means{mean_of(Oracle(*of_a)), of_b != nullptr ? mean_of(Oracle(*of_b)) : OracleMean()};
   });
-  if (!means) return text_in(services_.theme->palette.muted, "Counting ...");
+  if (!means) return text_in(services_.theme->palette.muted, "Computing ...");
   {
     const FontScope bold(services_.theme->fonts.bold);
     wrapped_text_in(services_.theme->palette.text, b != nullptr ? "Whole runs" : "Whole run");
@@ -40,9 +40,9 @@ void RunNumbers::draw(const ShownRun& a, const ShownRun* b) {
                                  (b != nullptr ? " | " + std::to_string(of_b.n) : "") + " pairs.";
   add("recall (" + oracle + ")", "run recall", of_a.recall, of_b.recall, definition.c_str());
   add("chance", "run chance", of_a.chance, of_b.chance,
-      "recall of as many tokens drawn at random, over the same pairs");
+      "Recall of a random choice of the same size, over the same pairs");
   add("recall above chance", "run above chance", of_a.above_chance(), of_b.above_chance(),
-      "(recall - chance) / (1 - chance): 0 is a random choice, 1 the oracle's");
+      "(recall - chance) / (1 - chance): 0 is a random choice, 1 is the oracle's choice");
 }
 
 }  // namespace kvscope::views

@@ -43,7 +43,7 @@ std::vector<Swatch> strip_swatches(const Theme& theme, const RunRecord& run, Col
         swatches.push_back(
             {sample(theme.maps, static_cast<double>(k) / n), std::to_string(k) + " of " + std::to_string(n)});
       }
-      swatches.push_back({{0, 0, 0, 0}, "kept by rule: sinks and window", false, true});
+      swatches.push_back({{0, 0, 0, 0}, "always kept: sinks and window", false, true});
       break;
     }
   }

@@ -8,7 +8,7 @@
 
 namespace kvscope::views {
 
-/// Colours behind text are toned down, so that a page of them stays readable.
+/// Colours under text are toned down, so that a page of them stays readable.
 Colour soft(const Theme& theme, Colour colour);
 /// Of run A at query q; `scores` is what the score colours span.
 std::vector<Swatch> strip_swatches(const Theme& theme, const RunRecord& run, ColourMode colour, std::int32_t q,

@@ -13,7 +13,7 @@ constexpr float kRoomWidth = 640, kRoomHeight = 480;  // with less the picture h
 
 std::string one_line(const OpenStudy& study) {
   if (!study.why_not.empty()) return study.name + ": cannot be read";
-  if (study.table == nullptr) return study.name + ": being read";
+  if (study.table == nullptr) return study.name + ": reading ...";
   return study.name + ": " + study.table->kind + ", " + std::to_string(study.table->n_points()) +
          (study.table->n_points() == 1 ? " point" : " points");
 }
@@ -37,7 +37,8 @@ void StudyChoosers::draw(ViewContext& context) {
   if (study == nullptr) return;
   if (known_ != study->table) choices_ = study_choices(*study->table), known_ = study->table;
   if (!stacked_) return draw_axes(context, *study);
-  if (line_button(services_, "study.axes", "Axes", "Columns along the axes, lines, panels and rows", false))
+  if (line_button(services_, "study.axes", "Axes", "Choose columns for axes, lines and panels, and the rows to draw",
+                  false))
     ImGui::OpenPopup("axes");
   const float width = theme.px(330);
   ImGui::SetNextWindowSizeConstraints({width, 0}, {width, ImGui::GetIO().DisplaySize.y});
@@ -59,7 +60,7 @@ void StudyChoosers::label(const char* text, bool first) {
 void StudyChoosers::draw_list(ViewContext& context) {
   StudyLook& look = context.selection->study;
   const auto& all = context.studies->all;
-  std::vector<std::string> names = {"none"}, hints = {"No study is on show"};
+  std::vector<std::string> names = {"none"}, hints = {"No study is shown"};
   int chosen = 0;
   for (const OpenStudy& study : all) {
     if (study.path == look.shown) chosen = static_cast<int>(names.size());
@@ -72,13 +73,13 @@ void StudyChoosers::draw_list(ViewContext& context) {
     if (chosen > 0) show_study(look, all[static_cast<std::size_t>(chosen) - 1].path);
   }
   hint_of(services_, hint);
-  if (line_button(services_, "study.open", "Open", "Another study: several may be open", false) && context.command)
+  if (line_button(services_, "study.open", "Open", "Open another study; several can be open", false) && context.command)
     context.command("study.open");
-  if (chosen > 0 && line_button(services_, "study.close", "Close", "Off the list; its file stays as it is", false) &&
+  if (chosen > 0 && line_button(services_, "study.close", "Close", "Close this study; its file is kept", false) &&
       context.command)
     context.command("study.close");
   if (chosen > 0 && !all[static_cast<std::size_t>(chosen) - 1].stale.empty()) {
-    const std::string text = "As it was last read: " + all[static_cast<std::size_t>(chosen) - 1].stale;
+    const std::string text = "Showing the last version read: " + all[static_cast<std::size_t>(chosen) - 1].stale;
     wrapped_text_in(services_.theme->palette.warn, text);
     services_.items->add_text("study.stale", last_item(), text);
   }
@@ -126,14 +127,14 @@ void StudyChoosers::choose_smooth(StudyLook& look) {
   constexpr std::array kMeans = {1, 5, 10, 25, 50, 100};
   label("smooth");
   std::vector<std::string> names;
-  for (const int n : kMeans) names.push_back(n == 1 ? "no" : std::to_string(n) + " points");
+  for (const int n : kMeans) names.push_back(n == 1 ? "off" : std::to_string(n) + " points");
   auto at = static_cast<std::size_t>(std::ranges::find(kMeans, look.smooth) - kMeans.begin());
   if (at == kMeans.size()) names.push_back(std::to_string(look.smooth) + " points");  // of a script
   int index = static_cast<int>(at);
   if (drop_down(services_, "study.smooth", views_of(names), {}, index, kSmoothWidth) &&
       index < static_cast<int>(kMeans.size()))
     look.smooth = kMeans[static_cast<std::size_t>(index)];
-  hint_of(services_, "A line of the mean of so many points up to each, over the points themselves");
+  hint_of(services_, "Add a line: at each point, the mean of this many points up to it");
 }
 
 void StudyChoosers::draw_axes(ViewContext& context, const OpenStudy& open) {
@@ -142,8 +143,8 @@ void StudyChoosers::draw_axes(ViewContext& context, const OpenStudy& open) {
   const StudyAxes axes = study_axes(study, look);
   choose_column("study.y", "y", study, choices_.y, false, axes.y, look.y);
   choose_column("study.x", "x", study, choices_.x, false, axes.x, look.x);
-  choose_column("study.by", "a line for each", study, choices_.by, true, axes.by, look.by);
-  choose_column("study.panel", "a panel for each", study, choices_.by, true, axes.panel, look.panel);
+  choose_column("study.by", "line per", study, choices_.by, true, axes.by, look.by);
+  choose_column("study.panel", "panel per", study, choices_.by, true, axes.panel, look.panel);
   choose_rows(axes, look);
   const StudyColumn* x = study.column(axes.x);
   if (x == nullptr || !x->is_text) choose_smooth(look);
@@ -154,19 +155,21 @@ void StudyChoosers::draw_switches(StudyLook& look, const StudyAxes& axes, bool b
   const bool can_front = axes.no_front.empty() && !bars;
   ImGui::BeginDisabled(!can_front);
   if (line_button(services_, "study.front", "Pareto front",
-                  can_front ? "Points that no other one beats in both columns"
-                  : bars    ? "Bars have no front."
+                  can_front ? "Show the points that no other point beats in both columns"
+                  : bars    ? "Bars have no Pareto front."
                             : axes.no_front,
                   can_front && look.front))
     look.front = !look.front;
   ImGui::EndDisabled();
   if (!bars) {
-    if (line_button(services_, "study.log_x", "log x", "A logarithmic x axis", look.log_x)) look.log_x = !look.log_x;
-    if (line_button(services_, "study.log_y", "log y", "A logarithmic y axis", look.log_y)) look.log_y = !look.log_y;
+    if (line_button(services_, "study.log_x", "log x", "Use a logarithmic x axis", look.log_x))
+      look.log_x = !look.log_x;
+    if (line_button(services_, "study.log_y", "log y", "Use a logarithmic y axis", look.log_y))
+      look.log_y = !look.log_y;
   }
   const bool shown = look.interval != IntervalMark::none;
-  if (line_button(services_, "study.interval", "Intervals", "Whiskers from x_low to x_high, or 1.96 standard errors",
-                  shown))
+  if (line_button(services_, "study.interval", "Intervals",
+                  "Show whiskers from x_low to x_high, or ±1.96 standard errors", shown))
     look.interval = shown ? IntervalMark::none : IntervalMark::whiskers;
 }
 

@@ -20,12 +20,12 @@ void StudyPointPanel::draw(ViewContext& context) {
   const auto step = [&](const char* item, const char* label, const char* hint, const char* command, bool first) {
     if (line_button(services_, item, label, hint, false, first) && context.command) context.command(command);
   };
-  step("study.previous", "Previous point", "The point before it along its line (Alt+Left)", "study.previous", true);
-  step("study.next", "Next point", "The next one along its line (Alt+Right)", "study.next", false);
+  step("study.previous", "Previous point", "Go to the previous point on this line (Alt+Left)", "study.previous", true);
+  step("study.next", "Next point", "Go to the next point on this line (Alt+Right)", "study.next", false);
   const bool training = study.kind == kTrainingLog,
              selected = look.point >= 0 && look.point < static_cast<int>(study.n_points());
   if (!selected && training) return draw_newest(study, look);
-  if (!selected) return say("study.no_point", p.muted, "Click a point: here stands what was measured at it.");
+  if (!selected) return say("study.no_point", p.muted, "Click a point to see its measurements.");
   draw_text(services_.theme->fonts.bold, p.text,
             "Point " + std::to_string(look.point + 1) + " of " + std::to_string(study.n_points()));
   say("study.name", p.text, point_name(study, look.point));
@@ -35,7 +35,7 @@ void StudyPointPanel::draw(ViewContext& context) {
 
 void StudyPointPanel::draw_newest(const StudyTable& study, const StudyLook& look) {
   const Palette& p = services_.theme->palette;
-  say("study.no_point", p.muted, "Click a step: here stands what was logged at it. The newest of each curve:");
+  say("study.no_point", p.muted, "Click a step to see what was logged. The latest of each curve:");
   const StudyColumn* source = study.column("source");
   const auto name = [&](int row) { return source == nullptr ? "" : source->texts[static_cast<std::size_t>(row)]; };
   const std::string y = study_axes(study, look).y;
@@ -56,7 +56,8 @@ void StudyPointPanel::draw_piece(StudyLook& look, const StudyTable& study, int n
   look.piece = std::clamp(look.piece, 0, n_pieces - 1);
   const auto step = [&](const char* item, const char* label, int by, bool first) {
     const int to = look.piece + by;
-    if (line_button(services_, item, label, "Another piece of the text", false, first) && to >= 0 && to < n_pieces)
+    if (line_button(services_, item, label, "Go to another piece of the text", false, first) && to >= 0 &&
+        to < n_pieces)
       look.piece = to;
   };
   step("study.piece_previous", "<", -1, true);

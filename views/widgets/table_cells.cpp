@@ -14,7 +14,7 @@ namespace {
 
 float width_of(std::string_view text) { return ImGui::CalcTextSize(text.data(), text.data() + text.size()).x; }
 
-/// How much of the text a line has: ImGui would break "1.52" behind its point.
+/// How much of the text a line has: ImGui would break "1.52" after its point.
 std::size_t end_of_line(std::string_view text, float room) {
   std::size_t fits = 0;
   for (std::size_t at = 0; at < text.size();) {

@@ -20,7 +20,7 @@ constexpr int kSpeeds[] = {8, 30, 120, 500};  // queries a second
 constexpr float kControls = 28, kStrip = 16, kLane = 12, kAxis = 16, kLeastMap = 24,
                 kLeastLabelled = 40;  // design pixels
 
-/// A word of the strip, behind its colour if it has one.
+/// A word of the strip, after its colour if it has one.
 struct Entry {
   std::string text;
   Colour colour{0, 0, 0, 0};
@@ -28,18 +28,20 @@ struct Entry {
 
 /// What the map's colours and heights are.
 std::vector<Entry> entries_of(const RunRecord& run, int most_cached, int most_evicted, bool dark, bool with_states) {
-  if (most_cached == 0) return {{"nothing in the cache yet"}};
+  if (most_cached == 0) return {{"cache is empty"}};
   std::vector<Entry> entries;
   if (with_states) {
     entries = {{"sinks", state_colour(TokenState::sink, dark)},
                {"kept", state_colour(TokenState::kept, dark)},
                {"window", state_colour(TokenState::window, dark)}};
   }
-  entries.push_back({"at most " + std::to_string(most_cached) + " in cache"});
+  entries.push_back({"peak " + std::to_string(most_cached) + " tokens"});
   if (most_evicted == 0) {
-    entries.push_back({run.status == RunStatus::running ? "no evictions so far" : "no evictions"});
+    entries.push_back({run.status == RunStatus::running ? "no evictions yet" : "no evictions"});
   } else {
-    entries.push_back({"at most " + std::to_string(most_evicted) + " evicted at a query", eviction_colour(dark)});
+    entries.push_back(
+        {"peak " + std::to_string(most_evicted) + (most_evicted == 1 ? " eviction" : " evictions") + " per query",
+         eviction_colour(dark)});
   }
   return entries;
 }
@@ -90,22 +92,21 @@ void TimeDeck::draw_controls(ViewContext& context, float height) {
   };
   const std::int32_t q = context.q();
   if (button(selection.play.on ? "Pause" : "Play", "timeline.play",
-             selection.play.on ? "Stops at this query (Space)" : "Goes on from query to query (Space)",
-             selection.play.on))
+             selection.play.on ? "Stop at this query (Space)" : "Play query by query (Space)", selection.play.on))
     selection.play.on = !selection.play.on, selection.play.carry = 0;
-  if (button("<", "timeline.back", "One query back (,)")) scrub_to(selection, q - 1, run);
-  if (button(">", "timeline.on", "One query on (.)")) scrub_to(selection, q + 1, run);
-  const std::string speed = std::to_string(selection.play.speed) + " q/s";
-  if (button(speed.c_str(), "timeline.speed", "Queries a second; click for the next speed")) {
+  if (button("<", "timeline.back", "Go back one query (,)")) scrub_to(selection, q - 1, run);
+  if (button(">", "timeline.on", "Go forward one query (.)")) scrub_to(selection, q + 1, run);
+  const std::string speed = std::to_string(selection.play.speed) + " queries/s";
+  if (button(speed.c_str(), "timeline.speed", "Playback speed. Click for the next one")) {
     const auto* next = std::ranges::upper_bound(kSpeeds, selection.play.speed);
     selection.play.speed = next == std::end(kSpeeds) ? kSpeeds[0] : *next;
   }
-  if (button("Loop", "timeline.loop", "Play what is shown, or the marked range, again and again", selection.play.loop))
+  if (button("Loop", "timeline.loop", "Repeat the range that is shown, or the marked one", selection.play.loop))
     selection.play.loop = !selection.play.loop;
   ImGui::SameLine(0, theme.px(12));
-  if (button("Go to", "timeline.go_to", "A token or query by its number (Ctrl+G)") && context.command)
+  if (button("Go to", "timeline.go_to", "Go to a token or query by number (Ctrl+G)") && context.command)
     context.command("go.to");
-  if (button("Find", "timeline.find", "Tokens by text or by what became of them (/)") && context.command)
+  if (button("Find", "timeline.find", "Find tokens by text or by state (/)") && context.command)
     context.command("find.open");
   const bool zoomed = !selection.view.empty() || !selection.rows.empty();
   if (zoomed && button("Fit", "timeline.fit", "Show the whole run (F)")) {
@@ -113,7 +114,7 @@ void TimeDeck::draw_controls(ViewContext& context, float height) {
     show_span(selection, {}, run);
   }
   const bool live = !selection.q;
-  const char* label = live ? "live" : "to live";
+  const char* label = live ? "live" : "go live";
   const float width = theme.px(64), right = ImGui::GetWindowContentRegionMax().x;
   draw_range_text(context, right - width - theme.px(10));
   ImGui::SameLine(right - width);
@@ -121,15 +122,14 @@ void TimeDeck::draw_controls(ViewContext& context, float height) {
   if (ImGui::Button(label, {width, height})) follow_end(selection, run);
   ImGui::PopStyleColor();
   services_.items->add("timeline.live", last_item());
-  hint_of(services_, live ? "The newest query is on show, and stays so while the run goes on"
-                          : "Back to the newest query, and along with the run while it goes on");
+  hint_of(services_, live ? "Following the newest query of the run" : "Go to the newest query and follow the run");
 }
 
 /// What the views show, where there is room for it.
 void TimeDeck::draw_range_text(const ViewContext& context, float right) {
   const int n = context.a->run->n_tokens();
   const TokenSpan span = shown_span(*context.selection, n);
-  std::string text = span.size() >= n ? "all " + std::to_string(n) + " queries"
+  std::string text = span.size() >= n ? std::to_string(n) + " queries"
                                       : "queries " + std::to_string(span.begin) + "–" + std::to_string(span.end - 1) +
                                             " of " + std::to_string(n);
   const float left = right - ImGui::CalcTextSize(text.c_str()).x;

@@ -40,13 +40,13 @@ void TokenFinder::update(ViewContext& context) {
 std::string TokenFinder::line(const Selection& selection) const {
   if (selection.find.empty()) return "";
   if (!wrong_.empty()) return wrong_;
-  if (hits_.starts.empty()) return "nothing found";
+  if (hits_.starts.empty()) return "no matches";
   const auto at = std::ranges::lower_bound(hits_.starts, selection.token);
   std::string text;
   if (at != hits_.starts.end() && *at == selection.token) text = std::to_string(at - hits_.starts.begin() + 1) + " of ";
   text += std::to_string(hits_.starts.size());
   if (hits_.tokens.size() != hits_.starts.size())
-    return text + " places, " + std::to_string(hits_.tokens.size()) + " tokens";
+    return text + " matches, " + std::to_string(hits_.tokens.size()) + " tokens";
   return text + (hits_.starts.size() == 1 ? " token" : " tokens");
 }
 

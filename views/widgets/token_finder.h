@@ -14,7 +14,7 @@ class TokenFinder {
   /// Searches again where run, head, query or text changed, and lends the hits to the context.
   void update(ViewContext& context);
   const TokenHits& hits() const { return hits_; }
-  /// "3 of 17 places, 21 tokens", "nothing found", or what is wrong with the text; empty without a search.
+  /// "3 of 17 matches, 21 tokens", "no matches", or what is wrong with the text; empty without a search.
   std::string line(const Selection& selection) const;
   bool is_wrong() const { return !wrong_.empty(); }
 
