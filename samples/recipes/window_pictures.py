@@ -72,6 +72,21 @@ PICTURES = {
         command("board.d", share=0.25), command("board.measure"),
         {"query": "wait", "until": {"/b/status": "complete", "/running": False}, "timeout": 600}, ready()]),
 }
+# name -> centres of the circles with 1, 2, 3, which the text under the picture explains
+CALLOUTS = {"window": [(494, 71), (529, 387), (854, 387)]}
+DIGITS = ["00100 01100 00100 00100 00100 00100 01110", "01110 10001 00001 00010 00100 01000 11111",
+          "11110 00001 00001 01110 00001 00001 11110"]
+
+
+def draw_callout(rows, digit, x0, y0, radius=12, orange=(240, 165, 40), dark=(20, 20, 20)):
+    for y in range(-radius, radius + 1):
+        for x in range(-radius, radius + 1):
+            if x * x + y * y <= radius * radius:
+                rows[y0 + y][x0 + x] = orange
+    for y, line in enumerate(digit.split()):
+        for x, bit in enumerate(line):
+            for dy, dx in [(0, 0), (0, 1), (1, 0), (1, 1)] if bit == "1" else []:
+                rows[y0 - 7 + 2 * y + dy][x0 - 5 + 2 * x + dx] = dark
 
 
 def make(name, folder):
@@ -83,6 +98,8 @@ def make(name, folder):
     subprocess.run(["xvfb-run", "-a", "-s", "-screen 0 1600x1000x24", PROGRAM, "--size", size, "--script", str(script), "--exit"],
                    cwd=ROOT, env={**os.environ, **home}, check=True)
     rows = read_png(picture.read_bytes())
+    for digit, (x, y) in zip(DIGITS, CALLOUTS.get(name, [])):
+        draw_callout(rows, digit, x, y)
     if name in PARTS:
         left, top, right, bottom = PARTS[name]
         rows = [row[left:right] for row in rows[top:bottom]]
