@@ -14,10 +14,10 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kWindowOptions[] = {
-    {"engine", "COMMAND", "start this instead of kvscope-engine"},
-    {"device", "NAME", "auto, cpu or cuda"},
+    kEngineOption,
+    kDeviceOption,
     kGateOption,
-    {"dtype", "NAME", "auto, float32 or bfloat16"},
+    kDtypeOption,
     {"size", "WxH", "size of the window"},
     {"scale", "X", "user interface scale"},
     {"light", "", "light theme"},
@@ -33,8 +33,6 @@ constexpr OptionSpec kWindowOptions[] = {
     {"idle", "SECONDS", "for --bench-ui: seconds without input (5)"},
     {"json", "", "for --bench-ui and --bench-startup: one object"},
 };
-
-constexpr CommandSpec kSpec = {"", "[MODEL | TRACE] [options]", "", "", "", {0, 1}, kWindowOptions, nullptr};
 
 void parse_size(const std::string& text, int& width, int& height) {
   const auto x = text.find('x');
@@ -69,8 +67,11 @@ int bench_ui(const Arguments& arguments, WindowOptions options) {
 
 }  // namespace
 
+extern const CommandSpec window_command = {"",     "[MODEL | TRACE] [options]", "", "", "", {0, 1}, kWindowOptions,
+                                           nullptr};
+
 int window_main(const std::vector<std::string>& words) {
-  const Arguments arguments = Arguments::parse(kSpec, words);
+  const Arguments arguments = Arguments::parse(window_command, words);
   WindowOptions options;
   if (!arguments.positionals().empty()) options.open = arguments.positionals()[0];
   std::error_code error;
