@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "app/cli/output.h"
+#include "app/cli/remote_traces.h"
 #include "app/process/slow_read.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
@@ -107,8 +108,9 @@ int run_command_line(std::span<const std::string> words) {
     std::fputs(command_help(*spec).c_str(), stdout);
     return 0;
   }
-  const Arguments arguments = Arguments::parse(*spec, rest);
+  Arguments arguments = Arguments::parse(*spec, rest);
   say_slow_reads(arguments.has("quiet"));
+  copy_remote_traces(arguments);
   return spec->run(arguments);
 }
 

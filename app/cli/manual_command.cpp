@@ -20,7 +20,8 @@ constexpr std::string_view kDescription[] = {
     "KVScope runs a language model under a KV-cache eviction policy and compares every eviction with an oracle: a "
     "reference that knows how much attention each token gets later. Without a command it opens a window on a model, a "
     "trace or a study. The commands do the same work without a window.",
-    "MODEL is a name that kvscope models lists, or a folder in Hugging Face layout. TRACE is a file that records runs. "
+    "MODEL is a name that kvscope models lists, or a folder in Hugging Face layout. TRACE is a file that records runs; "
+    "[user@]host:path.h5 is one on another machine, which is copied over ssh. "
     "STUDY is a table of many runs. A policy is written NAME:key=value,key=value; kvscope policies lists them.",
     "Results go to standard output, progress and errors to standard error. No command replaces a file without "
     "--overwrite."};
@@ -37,6 +38,7 @@ constexpr ManualRow kExitCodes[] = {
 
 constexpr ManualRow kVariables[] = {
     {"KVSCOPE_ENGINE_TIMEOUT", "seconds that an engine may take to start (60; 0: no limit)"},
+    {"KVSCOPE_SSH", "what to run instead of ssh to copy a trace of another machine, e.g. ssh -p 2222"},
     {"KVSCOPE_TORCH", "the folder of LibTorch, for an engine that does not find it"},
     {"KVSCOPE_SAMPLES, KVSCOPE_ASSETS", "folders of samples and assets, if not next to the program"},
     {"KVSCOPE_FONTS", "a folder with more fonts for window and figures"},
@@ -51,6 +53,7 @@ constexpr ManualRow kFiles[] = {
     {"~/.local/state/kvscope/workspace", "runs, prompt and layout of the window, restored at the next launch"},
     {"~/.config/kvscope/settings.json", "theme, map colours, size, your layouts"},
     {"~/.cache/kvscope/models", "the model that ./setup fetched"},
+    {"~/.cache/kvscope/remote", "copies of traces of other machines, at most 2 GiB"},
     {"TRACE.notes.json", "pins and notes of the runs of TRACE"},
 };
 

@@ -7,6 +7,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/models.h"
+#include "app/process/remote_file.h"
 #include "app/window/app_window.h"
 #include "engine/core/support/error.h"
 
@@ -75,13 +76,14 @@ int window_main(const std::vector<std::string>& words) {
   WindowOptions options;
   if (!arguments.positionals().empty()) options.open = arguments.positionals()[0];
   std::error_code error;
-  if (!options.open.empty() && !std::filesystem::exists(options.open, error)) {
+  const auto remote = remote_file(options.open);
+  if (!options.open.empty() && !(remote && remote->is_trace()) && !std::filesystem::exists(options.open, error)) {
     const auto named = find_model(options.open);
     if (!named) {
       throw Error({.file = options.open,
                    .found = "no such file or folder",
                    .expected = "a model's folder or name, a trace or a prompt",
-                   .hint = "kvscope models lists the model names"});
+                   .hint = remote ? remote_model_hint(options.open) : "kvscope models lists the model names"});
     }
     options.open = named->string();
   }
