@@ -44,6 +44,7 @@ class Arguments {
 
   bool has(std::string_view name) const { return values_.contains(name); }
   const std::vector<std::string>& positionals() const { return positionals_; }
+  void set_positional(std::size_t i, std::string text) { positionals_[i] = std::move(text); }
   std::string text(std::string_view name, std::string_view fallback = "") const;
   /// All values of an option that repeats, in order.
   std::vector<std::string> texts(std::string_view name) const;

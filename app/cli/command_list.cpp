@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "app/cli/output.h"
+#include "app/cli/remote_traces.h"
 #include "app/process/slow_read.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
@@ -33,13 +34,15 @@ extern const CommandSpec bench_command;
 extern const CommandSpec models_command;
 extern const CommandSpec policies_command;
 extern const CommandSpec doctor_command;
+extern const CommandSpec completions_command;
+extern const CommandSpec manual_command;
 
 std::span<const CommandSpec* const> command_list() {
   static const CommandSpec* const list[] = {
-      &run_command,     &capture_command,  &merge_command,  &score_command, &tokenize_command, &inspect_command,
-      &gate_command,    &gates_command,    &figure_command, &heads_command, &hybrid_command,   &what_if_command,
-      &compare_command, &export_command,   &train_command,  &eval_command,  &sweep_command,    &bench_command,
-      &models_command,  &policies_command, &doctor_command,
+      &run_command,     &capture_command,  &merge_command,  &score_command,       &tokenize_command, &inspect_command,
+      &gate_command,    &gates_command,    &figure_command, &heads_command,       &hybrid_command,   &what_if_command,
+      &compare_command, &export_command,   &train_command,  &eval_command,        &sweep_command,    &bench_command,
+      &models_command,  &policies_command, &doctor_command, &completions_command, &manual_command,
   };
   return list;
 }
@@ -53,25 +56,27 @@ const CommandSpec* find_command(std::string_view name) {
 
 std::string general_help() {
   std::string text =
-      "kvscope shows which tokens a language model keeps in its KV cache, and whether that was right.\n\nusage: "
-      "kvscope [MODEL | TRACE]     open the window (default: SmolLM2 or the sample)\n       kvscope COMMAND ...      "
-      "   work without a window\n\ncommands:\n";
+      "kvscope shows which tokens a language model keeps in its KV cache, and whether that was right.\n"
+      "usage: kvscope [MODEL | TRACE]     open the window (default: SmolLM2 or the sample)\n"
+      "       kvscope COMMAND ...         work without a window\n\n"
+      "commands:\n";
   for (const CommandSpec* spec : command_list()) {
     char line[160];
-    std::snprintf(line, sizeof line, "  %-10s %s\n", std::string(spec->name).c_str(),
+    std::snprintf(line, sizeof line, "  %-12s %s\n", std::string(spec->name).c_str(),
                   std::string(spec->summary).c_str());
     text += line;
   }
   text +=
-      "\noptions:\n  --help, --version          this text (kvscope COMMAND --help for a command); the version\n  "
-      "--engine COMMAND           engine for the window, e.g. \"ssh gpu01 kvscope-engine\"\n  --gate PATH|NAME       "
-      "    a gate for the window's model (kvscope gates); repeatable\n  --device NAME, --dtype NAME   auto, cpu or "
-      "cuda; auto, float32 or bfloat16\n  --size WxH, --scale X, --light   window size (1600x1000), UI scale (0.5 to "
-      "3), light theme\n  --control PATH             listen on this Unix socket for commands, one JSON object per "
-      "line\n  --script FILE, --screenshot FILE.png, --exit   run commands (JSON), save a picture, exit\n  "
-      "--bench-startup, --bench-ui   measure: [TRACE] --frames --tokens --trace-mb --idle --json\n\nExit codes: 0 "
-      "done, 1 usage, 2 bad input, 3 resource, 4 internal; 130, 143, 129, 141 after a signal.\nEnvironment: "
-      "KVSCOPE_ENGINE_TIMEOUT=SECONDS to wait for an engine to start (60; 0: no limit).\n";
+      "\noptions:\n"
+      "  --engine COMMAND           engine for the window, e.g. \"ssh gpu01 kvscope-engine\"\n"
+      "  --gate PATH|NAME           a gate for the window's model (kvscope gates); repeatable\n"
+      "  --device NAME, --dtype NAME   auto, cpu or cuda; auto, float32 or bfloat16\n"
+      "  --size WxH, --scale X, --light   window size (1600x1000), UI scale (0.5 to 3), light theme\n"
+      "  --control PATH             listen on this Unix socket for commands, one JSON object per line\n"
+      "  --script FILE, --screenshot FILE.png, --exit   run commands (JSON), save a picture, exit\n"
+      "  --bench-startup, --bench-ui   measure: [TRACE] --frames --tokens --trace-mb --idle --json\n\n"
+      "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource, 4 internal; 130, 143, 129, 141 after a signal.\n"
+      "More: kvscope COMMAND --help, kvscope --version, kvscope manual (files, environment variables).\n";
   return text;
 }
 
@@ -103,8 +108,9 @@ int run_command_line(std::span<const std::string> words) {
     std::fputs(command_help(*spec).c_str(), stdout);
     return 0;
   }
-  const Arguments arguments = Arguments::parse(*spec, rest);
+  Arguments arguments = Arguments::parse(*spec, rest);
   say_slow_reads(arguments.has("quiet"));
+  copy_remote_traces(arguments);
   return spec->run(arguments);
 }
 

@@ -10,6 +10,8 @@
 namespace kvscope::app {
 
 std::span<const CommandSpec* const> command_list();
+/// What opens the window; it has no name.
+extern const CommandSpec window_command;
 const CommandSpec* find_command(std::string_view name);
 
 /// "kvscope --help" and "kvscope COMMAND --help".

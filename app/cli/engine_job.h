@@ -28,8 +28,9 @@ inline constexpr OptionSpec kOutputErrorOption = {"output-error", "",
 inline constexpr OptionSpec kChunkOption = {"chunk", "N",
                                             "the policy acts after every N tokens, from the first token of the text "
                                             "(1)"};
-inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu, cuda or cuda:N (auto)"};
-inline constexpr OptionSpec kDtypeOption = {"dtype", "NAME", "auto, float32 or bfloat16 (auto)"};
+inline constexpr OptionSpec kDeviceOption = {"device", "auto|cpu|cuda|cuda:N", "where to compute (auto)"};
+inline constexpr OptionSpec kDtypeOption = {"dtype", "auto|float32|bfloat16",
+                                            "number type of weights and cache (auto)"};
 inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};
 
 /// For a command that has several engines.

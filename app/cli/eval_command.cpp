@@ -32,7 +32,7 @@ constexpr OptionSpec kEvalOptions[] = {
     {"oracle", "", "also measure recall of the papers' oracle (mean, capacity per head); one dense pass each"},
     {"output-error", "", "also measure output error; one pass each"},
     {"o", "FILE", "answers, one JSON object per line; the same request continues where it stopped"},
-    {"format", "NAME", "format of the table: text, csv, json or latex (text)"},
+    {"format", "text|csv|json|latex", "format of the table (text)"},
     kGateOption,
     kDeviceOption,
     kDtypeOption,

@@ -17,10 +17,10 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kFigureOptions[] = {
-    {"preset", "NAME", "a preset (see --list)"},
+    {"preset", "PRESET", "a preset (see --list)"},
     {"o", "FILE", "file to write: .pdf, .svg or .png"},
-    {"venue", "NAME", "sets width and type sizes: neurips, icml, icml:full ... (the recipe's, else neurips)"},
-    {"metric", "NAME",
+    {"venue", "VENUE", "sets width and type sizes: neurips, icml, icml:full ... (the recipe's, else neurips)"},
+    {"metric", "METRIC",
      "for maps and by-layer figures: density, evict_ratio, cache_share, recall, mass_recall, regret, chance, "
      "output_error"},
     {"layer", "N", "for token strips and timelines"},

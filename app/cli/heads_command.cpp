@@ -18,7 +18,7 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kHeadsOptions[] = {
-    {"strategy", "NAME", "a, b, c or d (densest) of SP-KV section 4 (d; for runs of one hybrid, their own heads)"},
+    {"strategy", "a|b|c|d", "a, b, c or d (densest) of SP-KV section 4 (d; for runs of one hybrid, their own heads)"},
     {"share", "X", "for c and d: share of the heads that stay global, 0 to 1 (0.25)"},
     {"count", "N", "for c and d: number of heads, instead of --share"},
     {"seed", "N", "for c: random seed (0)"},

@@ -20,7 +20,7 @@ constexpr OptionSpec kHybridOptions[] = {
     {"pieces", "N", "pieces of each text (8)"},
     {"length", "N", "tokens of a piece (512)"},
     {"chunk", "N", "the policy acts after every N tokens (16)"},
-    {"signal", "NAME", "density, oracle, output-error, nll, nll-alone, file:FOLDER (density)"},
+    {"signal", "density|oracle|output-error|nll|nll-alone|file:FOLDER", "what orders the heads (density)"},
     {"policy", "SPEC", "policy of the gate, for density and coverage (the first with a gate)"},
     {"strategies", "LIST", "from a, b, c, d, capped, layers, greedy, budgets (a,b,c,d)"},
     {"shares", "LIST", "shares of the heads (10%,20%,30%,40%,50%), besides those of a and b"},

@@ -62,7 +62,7 @@ constexpr OptionSpec kTrainOptions[] = {
     {"resume", "", "continue a stopped training with the same recipe, text and base"},
     {"overwrite", "", "start over in a folder that holds a training"},
     {"checkpoint-seconds", "N", "seconds between two checkpoints (60)"},
-    {"phase", "NAME", "all, base, scorer or gate (all)"},
+    {"phase", "all|base|scorer|gate", "what to train (all)"},
     {"seed", "N", "seed of data and initial weights (the recipe's)"},
     {"threads", "N", "threads that make batches (the machine's)"},
     {"overrides", "JSON", "JSON merged over the recipe (RFC 7396), e.g. '{\"base\": {\"steps\": 100}}'"},

@@ -87,10 +87,10 @@ int policies(const Arguments& arguments) {
 
 extern const CommandSpec policies_command = {
     "policies",
-    "[NAME] [--json]",
+    "[POLICY] [--json]",
     "list the policies, or describe one",
     "A policy is written NAME:key=value,key=value, for example kvpop:budget=512,window=64. A budget is a number of "
-    "tokens (budget=512), a kept share (keep=25%) or a factor (compression=4x). With NAME: prints its rule, the gate "
+    "tokens (budget=512), a kept share (keep=25%) or a factor (compression=4x). With POLICY: prints its rule, the gate "
     "it needs, and its parameters with defaults and ranges.",
     "  kvscope policies kvpop",
     {0, 1},

@@ -7,6 +7,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/models.h"
+#include "app/process/remote_file.h"
 #include "app/window/app_window.h"
 #include "engine/core/support/error.h"
 
@@ -14,10 +15,10 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kWindowOptions[] = {
-    {"engine", "COMMAND", "start this instead of kvscope-engine"},
-    {"device", "NAME", "auto, cpu or cuda"},
+    kEngineOption,
+    kDeviceOption,
     kGateOption,
-    {"dtype", "NAME", "auto, float32 or bfloat16"},
+    kDtypeOption,
     {"size", "WxH", "size of the window"},
     {"scale", "X", "user interface scale"},
     {"light", "", "light theme"},
@@ -33,8 +34,6 @@ constexpr OptionSpec kWindowOptions[] = {
     {"idle", "SECONDS", "for --bench-ui: seconds without input (5)"},
     {"json", "", "for --bench-ui and --bench-startup: one object"},
 };
-
-constexpr CommandSpec kSpec = {"", "[MODEL | TRACE] [options]", "", "", "", {0, 1}, kWindowOptions, nullptr};
 
 void parse_size(const std::string& text, int& width, int& height) {
   const auto x = text.find('x');
@@ -69,18 +68,22 @@ int bench_ui(const Arguments& arguments, WindowOptions options) {
 
 }  // namespace
 
+extern const CommandSpec window_command = {"",     "[MODEL | TRACE] [options]", "", "", "", {0, 1}, kWindowOptions,
+                                           nullptr};
+
 int window_main(const std::vector<std::string>& words) {
-  const Arguments arguments = Arguments::parse(kSpec, words);
+  const Arguments arguments = Arguments::parse(window_command, words);
   WindowOptions options;
   if (!arguments.positionals().empty()) options.open = arguments.positionals()[0];
   std::error_code error;
-  if (!options.open.empty() && !std::filesystem::exists(options.open, error)) {
+  const auto remote = remote_file(options.open);
+  if (!options.open.empty() && !(remote && remote->is_trace()) && !std::filesystem::exists(options.open, error)) {
     const auto named = find_model(options.open);
     if (!named) {
       throw Error({.file = options.open,
                    .found = "no such file or folder",
                    .expected = "a model's folder or name, a trace or a prompt",
-                   .hint = "kvscope models lists the model names"});
+                   .hint = remote ? remote_model_hint(options.open) : "kvscope models lists the model names"});
     }
     options.open = named->string();
   }

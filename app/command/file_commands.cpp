@@ -1,7 +1,9 @@
 // file.*, model.*, trace.*: files in, and runs out as traces.
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
+#include <utility>
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
@@ -9,6 +11,7 @@
 #include "app/process/path_kind.h"
 #include "app/process/paths.h"
 #include "app/process/prompt_lines.h"
+#include "app/process/remote_file.h"
 #include "app/process/slow_read.h"
 #include "app/process/study_source.h"
 
@@ -73,6 +76,21 @@ void open_as(PathKind kind, Session& session, const CommandRegistry& registry, c
   }
 }
 
+/// `open` gets the path, or that of a copy if the trace is on another machine.
+void with_copy(Session& session, const std::string& path, std::function<void(const std::string&)> open) {
+  if (path.find(':') == std::string::npos) return open(path);
+  session.files().in_background("open " + path, [&session, path, open = std::move(open)]() -> Worker::Finish {
+    const auto file = remote_file(path);
+    if (!file || !file->is_trace()) return [path, open] { open(path); };
+    return [&session, file = *file, open] {
+      session.remote().copy(file, [&session, word = file.word, open](const std::string& copy) {
+        session.files().set_origin(copy, word);
+        open(copy);
+      });
+    };
+  });
+}
+
 // What is dropped or named on the command line. A slow disk must not stop the window: it is looked at elsewhere.
 void open_anything(Session& session, const CommandRegistry& registry, const std::string& path,
                    const std::function<void()>& show_study) {
@@ -101,8 +119,10 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                                     {.title = "Open model, gate, trace, study or prompt",
                                      .command = "file.open",
                                      .hint = "a model's folder, a gate, a trace or study, a curve (.csv), a prompt"})) {
-                    open_anything(session, registry, text_argument(arguments, "path"),
-                                  [&ui, &views] { show_study_view(ui, views); });
+                    with_copy(session, text_argument(arguments, "path"),
+                              [&session, &registry, &ui, &views](const std::string& path) {
+                                open_anything(session, registry, path, [&ui, &views] { show_study_view(ui, views); });
+                              });
                   }
                 }});
   registry.add({"model.open", "Open a model", "File", "", "path: folder or name",
@@ -120,7 +140,8 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
       {"trace.open", "Open a trace", "File", "", "path: file", nullptr,
        [&session, &ui](const nlohmann::json& arguments) {
          if (!ask_for_path(ui, arguments, {.title = "Open trace", .command = "trace.open", .hint = "a trace (.h5)"})) {
-           session.open_trace(text_argument(arguments, "path"));
+           with_copy(session, text_argument(arguments, "path"),
+                     [&session](const std::string& path) { session.open_trace(path); });
          }
        }});
   registry.add({"trace.save", "Save run A as a trace", "File", "Ctrl+S", "path: file, overwrite: bool, id: run id (A)",
@@ -159,8 +180,13 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                              : "";
                 }});
   registry.add({"file.give_up", "Stop waiting for a file", "File", "", "", nullptr,
-                [](const nlohmann::json&) { give_up_slow_reads(); },
-                []() -> std::string { return slow_read() ? "" : "the window is not waiting for a file"; }});
+                [&session](const nlohmann::json&) {
+                  give_up_slow_reads();
+                  session.remote().cancel();
+                },
+                [&session]() -> std::string {
+                  return slow_read() || session.remote().copying() ? "" : "the window is not waiting for a file";
+                }});
   registry.add({"models.show", "Models and gates", "File", "Ctrl+M", "", nullptr, [&ui] { ui.models = true; }});
 }
 

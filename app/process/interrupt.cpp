@@ -51,6 +51,8 @@ void end_on_interrupts() {
 
 void catch_interrupts() { g_flag_wanted = 1; }
 
+void release_interrupts() { g_flag_wanted = 0; }
+
 void limit_end(unsigned seconds) {
   ::signal(SIGALRM, on_alarm);
   g_longest_end = seconds;

@@ -9,6 +9,8 @@ namespace kvscope::app {
 void end_on_interrupts();
 /// From now on the first one sets a flag, for work that has something to finish; a second one ends the process.
 void catch_interrupts();
+/// From now on a signal ends the process at once again.
+void release_interrupts();
 bool interrupted();
 /// From now on the end of the process takes at most so many seconds, whatever the disk, a thread or the work that should see
 /// the flag may do: from the first signal on, or from begin_end().

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "app/process/paths.h"
+#include "app/process/remote_file.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
@@ -179,7 +180,7 @@ std::string model_folder(const std::string& text) {
                         : fetchable             ? "not fetched"
                                                 : "no such folder or name",
                .expected = std::string("a model's folder with config.json, or one of ").append(listed(models)),
-               .hint = fetchable ? "./setup fetches it" : ""});
+               .hint = fetchable ? "./setup fetches it" : remote_model_hint(text)});
 }
 
 fs::path first_model() {

@@ -4,6 +4,7 @@
 
 #include "app/process/models.h"
 #include "app/process/prompt_lines.h"
+#include "app/process/remote_file.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/weights/lora_file.h"
 #include "engine/core/support/error.h"
@@ -33,7 +34,11 @@ bool is_recipe(const fs::path& path) {
 
 PathKind kind_of_path(const fs::path& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) return find_model(path.string()) ? PathKind::model : PathKind::missing;
+  if (!fs::exists(path, error)) {
+    const auto remote = remote_file(path.string());
+    if (remote && remote->is_trace()) return PathKind::trace;
+    return find_model(path.string()) ? PathKind::model : PathKind::missing;
+  }
   const bool folder = fs::is_directory(path, error);
   if (folder && fs::exists(path / "config.json", error) && fs::exists(path / "tokenizer.json", error))
     return PathKind::model;

@@ -6,10 +6,10 @@
 namespace kvscope::app {
 
 enum class PathKind {
-  model,    // a folder with config.json, or the name of a known model
-  gate,     // a gate's folder or file, or an adapter's
-  trace,    // any other file, a study too: its reader says what it is, or what is wrong with it
-  prompt,   // .txt and .md
+  model,   // a folder with config.json, or the name of a known model
+  gate,    // a gate's folder or file, or an adapter's
+  trace,   // any other file, a study too: its reader says what it is, or what is wrong with it; also on another machine
+  prompt,  // .txt and .md
   prompts,  // .jsonl with "prompt" or "messages" in its first line
   recipe,   // of a figure, .json
   unknown,  // a folder that is none of these

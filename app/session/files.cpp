@@ -98,7 +98,9 @@ void Files::save_trace(const std::string& path, std::shared_ptr<const RunRecord>
                 });
 }
 
-void Files::remember(const std::string& path) {
+void Files::remember(const std::string& file) {
+  const auto origin = origins_.find(file);
+  const std::string& path = origin == origins_.end() ? file : origin->second;
   std::erase(recent_, path);
   recent_.push_front(path);
   if (recent_.size() > kRecentFiles) recent_.pop_back();
@@ -107,6 +109,7 @@ void Files::remember(const std::string& path) {
 std::string Files::save_folder() const { return place_.empty() ? documents_folder().string() : place_; }
 
 void Files::remember_place(const std::string& path) {
+  if (origins_.contains(path)) return;
   std::error_code error;
   const auto whole = std::filesystem::absolute(path, error);
   if (!error) place_ = whole.lexically_normal().parent_path().string();

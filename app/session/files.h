@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,8 @@ class Files {
                   std::function<void()> saved);
   bool busy() const { return background_.busy(); }
 
+  /// The file is a copy of what `word` names: the list of recent files has the word, and nothing is saved beside the copy.
+  void set_origin(const std::string& path, const std::string& word) { origins_[path] = word; }
   const std::deque<std::string>& recent() const { return recent_; }
   void remember(const std::string& path);
   void set_recent(const std::vector<std::string>& paths);
@@ -58,6 +61,7 @@ class Files {
   Messages& messages_;
   Revision& revision_;
   Worker& background_;
+  std::map<std::string, std::string> origins_;  // of copies
   std::deque<std::string> recent_;
   std::string place_;
   std::optional<Reading> reading_;

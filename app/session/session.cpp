@@ -30,6 +30,7 @@ bool is_of_prompt(const RunRecord& run) {
 Session::Session(Options options)
     : messages_(revision_),
       files_(options.trace_program, messages_, revision_, background_),
+      remote_(messages_, revision_, options.wake),
       next_run_(revision_, background_),
       given_gates_(options.gates),
       gates_(revision_, background_, [this] { fit_policy(); }),
@@ -66,6 +67,7 @@ bool Session::poll() {
   folders_.poll();
   messages_.poll();
   for (const auto& finish : background_.take_finished()) finish();
+  remote_.poll();
   if (chat_.coming && !run_in_progress()) take_answer();
   begin_measuring();
   studies_.poll(engine_);

@@ -26,6 +26,7 @@
 #include "app/session/model_list.h"
 #include "app/session/next_run.h"
 #include "app/session/preview.h"
+#include "app/session/remote_traces.h"
 #include "app/session/run_list.h"
 #include "app/session/run_summaries.h"
 #include "app/session/shown_runs.h"
@@ -53,6 +54,8 @@ class Session {
   Messages& messages() { return messages_; }
   Files& files() { return files_; }
   const Files& files() const { return files_; }
+  RemoteTraces& remote() { return remote_; }
+  const RemoteTraces& remote() const { return remote_; }
   EngineLink& engine() { return engine_; }
   const EngineLink& engine() const { return engine_; }
   NextRun& next_run() { return next_run_; }
@@ -256,6 +259,7 @@ class Session {
   Revision revision_;
   Messages messages_;
   Files files_;
+  RemoteTraces remote_;
   NextRun next_run_;
   RunList runs_;
   ShownRuns shown_;

@@ -148,7 +148,7 @@ nlohmann::json Session::state() const {
             {"value", progress.value},
             {"max", progress.max},
             {"line", engine_.progress_line()}}},
-          {"files_busy", files_.busy()},
+          {"files_busy", files_.busy() || remote_.busy()},
           {"banners", banners},
           {"notice", messages_.notice()}};
 }

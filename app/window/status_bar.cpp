@@ -1,11 +1,13 @@
 // The line at the bottom: what is going on, how fast, how long still.
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "app/process/slow_read.h"
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
@@ -45,6 +47,8 @@ std::string words_of_shown(Session& session) {
          std::to_string(at.q) + " of " + std::to_string(a->run->n_tokens() - 1);
 }
 
+std::string megabytes(std::uint64_t bytes) { return fixed_text(static_cast<double>(bytes) / 1e6, 1); }
+
 /// What goes on, or was said last.
 void draw_task(Panel& panel) {
   const auto& palette = panel.theme().palette;
@@ -58,6 +62,12 @@ void draw_task(Panel& panel) {
     ImGui::SameLine();
     text = escape_for_terminal(slow->path, 160) + ": the machine is busy or the disk does not respond (" +
            std::to_string(slow->seconds) + " s)";
+  } else if (const auto copying = session.remote().copying()) {
+    command_button(panel, "Stop waiting", "file.give_up");
+    ImGui::SameLine();
+    if (copying->total > 0) draw_bar(panel, static_cast<double>(copying->done) / static_cast<double>(copying->total));
+    text = (copying->total > 0 ? "copying " : "connecting to copy ") + escape_for_terminal(copying->word, 200);
+    if (copying->total > 0) text += ": " + megabytes(copying->done) + " of " + megabytes(copying->total) + " MB";
   } else if (std::string silence = session.engine().silence(); !silence.empty()) {
     text = std::move(silence);
     colour = palette.warn;
