@@ -76,7 +76,7 @@ TEST_CASE("figure draws the curves of a training's folder, smoothed where asked:
         "panel,quantity,series,x,value,low,high,n,on_front,knee,smooth\n"
         ",loss_boundary,one,1,4,,,1,0,0,4\n,loss_boundary,one,2,2,,,1,0,0,3\n,loss_boundary,one,3,3,,,1,0,0,2.5\n"
         ",loss_boundary,two,1,8,,,1,0,0,8\n");
-  CHECK_THAT(read_text(folder / "f.tex"), Catch::Contains("the mean of the last 2 up to it"));
+  CHECK_THAT(read_text(folder / "f.tex"), Catch::Contains("the mean of the last 2 points"));
   check_error_line(figure("0"), 2, "smooth: 0; expected 1 to 1000 points");
   fs::create_directories(folder / "empty");
   check_error_line(

@@ -90,7 +90,7 @@ TEST_CASE("B minus A is the difference of both maps, and of a run with itself no
   CHECK_THAT(layer_head_map_figure(parted, options, {}).caption,
              Catch::Contains("Their tokens diverge at 60: each map uses its own run's text"));
   options.q = 59;
-  CHECK_THAT(layer_head_map_figure(parted, options, {}).caption, !Catch::Contains("part at"));
+  CHECK_THAT(layer_head_map_figure(parted, options, {}).caption, !Catch::Contains("diverge at"));
 
   const RunRecord shorter = random_run(1, {.n_new = 4});
   const RunRecord* uneven[] = {&a, &shorter};

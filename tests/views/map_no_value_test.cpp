@@ -192,7 +192,7 @@ TEST_CASE("By layer says where all heads have one value, and from where on A and
   s.selection.map.compare = MapCompare::difference;
   s.draw(6);
   CHECK_THAT(s.text("by_layer.note"), Contains(". All heads have the same value: A ") && Contains(", B "));
-  CHECK_THAT(s.text("by_layer.note"), !Contains("The texts differ"));
+  CHECK_THAT(s.text("by_layer.note"), !Contains("Texts differ"));
   s.selection.q = 150;
   s.draw(40);
   CHECK_THAT(s.text("by_layer.note"), Contains("Texts differ from token 100: A and B are side by side"));
