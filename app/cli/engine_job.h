@@ -26,8 +26,7 @@ inline constexpr OptionSpec kOracleOption = {"oracle", "SPEC",
 inline constexpr OptionSpec kOutputErrorOption = {"output-error", "",
                                                   "measure how eviction changes the attention output (one more pass)"};
 inline constexpr OptionSpec kChunkOption = {"chunk", "N",
-                                            "the policy acts after every N tokens, from the first token of the text "
-                                            "(1)"};
+                                            "the policy acts after every N tokens, from the text's start (1)"};
 inline constexpr OptionSpec kDeviceOption = {"device", "auto|cpu|cuda|cuda:N", "where to compute (auto)"};
 inline constexpr OptionSpec kDtypeOption = {"dtype", "auto|float32|bfloat16",
                                             "number type of weights and cache (auto)"};

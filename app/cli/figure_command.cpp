@@ -19,7 +19,7 @@ namespace {
 constexpr OptionSpec kFigureOptions[] = {
     {"preset", "PRESET", "a preset (see --list)"},
     {"o", "FILE", "file to write: .pdf, .svg or .png"},
-    {"venue", "VENUE", "sets width and type sizes: neurips, icml, icml:full ... (the recipe's, else neurips)"},
+    {"venue", "VENUE", "width and type sizes: neurips, icml, icml:full ... (the recipe's, else neurips)"},
     {"metric", "METRIC",
      "for maps and by-layer figures: density, evict_ratio, cache_share, recall, mass_recall, regret, chance, "
      "output_error"},

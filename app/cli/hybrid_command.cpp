@@ -36,7 +36,7 @@ constexpr OptionSpec kHybridOptions[] = {
     {"questions", "N", "questions of each task (50)"},
     {"export", "FORMAT:PATH", "write the heads of --point as kvscope heads does; repeatable", true},
     {"point", "LABEL", "d:27, d:30%, c:27:1 (with the seed), d-again:27, ..."},
-    {"o", "FILE", "the study (HDF5); until then FILE.journal, from which the command continues"},
+    {"o", "FILE", "the study (HDF5); an unfinished one continues from FILE.journal"},
     {"journal", "FILE", "journal file to use instead, kept afterwards"},
     {"overwrite", "", "overwrite existing files"},
     {"dry-run", "", "only print the number of passes and an estimate of the time"},
@@ -148,7 +148,7 @@ extern const CommandSpec hybrid_command = {
     "MODEL --texts FILE -o h.h5 [--signal NAME] [--strategies LIST] [--shares LIST]",
     "measure which heads may become local, at which share and cost (SP-KV section 4)",
     "Ranks the KV heads by a signal, makes those of each strategy global and the others local, and reads the texts "
-    "under each choice as kvscope score does. See docs/reference/studies.md for the definitions.",
+    "under each choice as kvscope score does. Definitions: docs/reference/studies.md.",
     "  kvscope hybrid smollm2-135m --texts a.txt --policy wg-kv:window=128,sinks=4 -o h.h5",
     {1, 1},
     kHybridOptions,

@@ -57,7 +57,7 @@ void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui)
       {"find.next", "Next found token", "Select", "N", "", shown, [&session, &ui] { return step(session, ui, 1); }});
   registry.add({"find.prev", "Previous found token", "Select", "Shift+N", "", shown,
                 [&session, &ui] { return step(session, ui, -1); }});
-  registry.add({"find.set", "Search for a text", "Select", "", "text: search text", shown,
+  registry.add({"find.set", "Search for a text", "Select", "", "text: text to find", shown,
                 [&session](const nlohmann::json& arguments) { return set(session, arguments); }});
   registry.add({"find.clear", "End the search", "Select", "", "", shown, [&session, &ui] {
                   session.selection().find.clear();
