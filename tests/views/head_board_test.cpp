@@ -107,7 +107,7 @@ TEST_CASE("in a small region the board's sentences are brief and leave the map m
   const auto length = window.items.find("board.context");
   REQUIRE(length.has_value());
   CHECK(length->x + length->w <= size.x);
-  CHECK(window.items.text("board.facts").value_or("").ends_with("long-range entries retained"));  // whole, if cut
+  CHECK(window.items.text("board.facts").value_or("").ends_with("kept long-range entries"));  // whole, if cut
 }
 
 // A note of heads that tie went with the press on one of them: the map moved, and the click was a drag over four heads.
