@@ -59,7 +59,8 @@ PICTURES = {
         command("policy.set", policy="h2o:keep=25%,window=32"), ready(), command("run.replay"), done("b"), ready(),
         command("run.swap"), command("view.colour_oracle"),
         command("selection.set", layer=8, kv_head=0, token=363), ready()]),
-    "window": ("1440x900", answered(QUESTION, "h2o:keep=25%,window=32", "recall", 12, 1, 70)),
+    "window": ("1440x900", [*answered(FALCON, "kvpop:keep=25%", "recall", 8, 0, 363, 24), ready(),
+                            command("selection.set", token=352), ready(), command("selection.set", token=363), ready()]),
     "smollm2-streaming": ("1100x900", narrow(answered(QUESTION, "streaming:sinks=4,window=54", "recall", 12, 1, 70))),
     "smollm2-h2o": ("1100x900", narrow(answered(QUESTION, "h2o:keep=25%,window=32", "recall", 12, 1, 70))),
     "smollm2-snapkv": ("1100x900", narrow(answered(QUESTION, "snapkv:keep=25%,window=16", "recall", 12, 1, 70))),
@@ -73,7 +74,7 @@ PICTURES = {
         {"query": "wait", "until": {"/b/status": "complete", "/running": False}, "timeout": 600}, ready()]),
 }
 # name -> centres of the circles with 1, 2, 3, which the text under the picture explains
-CALLOUTS = {"window": [(494, 71), (529, 387), (854, 387)]}
+CALLOUTS = {"window": [(494, 71), (529, 387), (1206, 71)]}
 DIGITS = ["00100 01100 00100 00100 00100 00100 01110", "01110 10001 00001 00010 00100 01000 11111",
           "11110 00001 00001 01110 00001 00001 11110"]
 
