@@ -357,7 +357,7 @@ std::string describe_budget(int budget_tokens, int n_positions) {
   if (budget_tokens <= 0 || n_positions <= 0) return std::to_string(budget_tokens) + " tokens";
   const double kept = static_cast<double>(budget_tokens) / n_positions;
   char text[128];
-  std::snprintf(text, sizeof(text), "%d tokens = %.4g %% of %d kept = %.4gx", budget_tokens, 100 * kept, n_positions,
+  std::snprintf(text, sizeof(text), "%d tokens = %.4g %% of %d, %.4gx", budget_tokens, 100 * kept, n_positions,
                 1 / kept);
   return text;
 }

@@ -120,7 +120,7 @@ std::string brief_value(const ParameterInfo& parameter, double value);
 /// Throws Error (usage), as parse() does, for a value out of the parameter's range.
 void check_value(std::string_view policy, const ParameterInfo& parameter, double value);
 
-/// "512 tokens = 25 % of 2048 kept = 4x": the three ways to say a budget.
+/// "512 tokens = 25 % of 2048, 4x": a budget in three units.
 std::string describe_budget(int budget_tokens, int n_positions);
 
 /// Lifetimes of one head under `spec` from recorded raw scores: the one place that maps a policy's name to its rule
