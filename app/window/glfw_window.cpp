@@ -77,6 +77,9 @@ GlfwWindow::GlfwWindow(const Settings& settings) {
     throw Error({.code = ExitCode::resource, .file = "display", .found = "none (DISPLAY is not set)", .hint = hint});
   }
   glfwSetErrorCallback(on_error);
+#ifdef GLFW_PLATFORM_X11  // GLFW 3.4 would take Wayland first; keys and clipboard are those of X11
+  glfwInitHint(GLFW_PLATFORM, GLFW_PLATFORM_X11);
+#endif
   if (!glfwInit()) {
     const char* x11 = std::getenv("DISPLAY");
     const bool wayland_alone = (!x11 || !*x11) && std::getenv("WAYLAND_DISPLAY");

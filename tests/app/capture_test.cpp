@@ -50,7 +50,7 @@ TEST_CASE("capture --resume of a whole trace says so, leaves it as it is and exi
   std::erase(words, "--json");
   const auto spoken = kvscope_run(words);
   CHECK(spoken.exit_code == 0);
-  CHECK(spoken.err.find("already whole: 7 of 7 prompts") != std::string::npos);
+  CHECK(spoken.err.find("already complete: 7 of 7 prompts") != std::string::npos);
 }
 
 TEST_CASE("capture --resume names what is not as it was") {

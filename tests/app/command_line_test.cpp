@@ -284,7 +284,7 @@ TEST_CASE("An engine without LibTorch, or with another version of it, is one lin
           "file: No such file or directory"),
       3, "LibTorch is missing: pip install 'kvscope[engine]'");
   check_error_line(run("kvscope-engine: symbol lookup error: kvscope-engine: undefined symbol: _ZN3c105ErrorD1Ev"), 3,
-                   "this LibTorch is of another version");
+                   "this LibTorch has another version");
 }
 
 TEST_CASE("run streams the answer to stdout and nothing else") {

@@ -172,7 +172,7 @@ TEST_CASE("compare --policy says what another policy costs on the same tokens") 
     CHECK(run["density"]["compared"] == 1.0);
   }
   const auto said = kvscope_run({"compare", trace, "--policy", "full", engine[0], engine[1], "--quiet"});
-  CHECK(said.out.find("compared: dense, no query missed a token, in run 0, 1, 2\n") != std::string::npos);
+  CHECK(said.out.find("compared: dense (no query missed a token) in run 0, 1, 2\n") != std::string::npos);
   const json less = compare({trace, "--policy", "streaming:sinks=2,window=20", engine[0], engine[1], "--run", "1"});
   REQUIRE(less["runs"].size() == 1);
   const json& run = less["runs"][0];

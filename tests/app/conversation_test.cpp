@@ -569,7 +569,7 @@ TEST_CASE("An answer is text: without its end mark, without half a character, an
   CHECK(stop_reason(answered({"a", "<|im_end|>"})) == "end of text after 2 tokens");
   CHECK(stop_reason(answered({"a", "b"}, RunStatus::complete, 2)) == "stopped at 2 tokens");
   CHECK(stop_reason(answered({"a"})) == "stop text found after 1 token");
-  CHECK(stop_reason(answered({"a"}, RunStatus::running)) == "1 of 8 tokens so far");
+  CHECK(stop_reason(answered({"a"}, RunStatus::running)) == "1 of 8 tokens");
   CHECK(stop_reason(answered({"a"}, RunStatus::failed)) == "failed after 1 token");
 }
 

@@ -133,7 +133,7 @@ TEST_CASE("a file of answers goes on where it was cut, and refuses another reque
   CHECK(test::error_of([&] { file.begin(changed); }).find("answers from no such file; expected \"config.json 1\"") !=
         std::string::npos);
   std::ofstream(folder / "notes.txt") << "{\"a\": 1}\n";
-  CHECK(test::error_of([&] { EvalFile(folder / "notes.txt", request); }).find("not a file") != std::string::npos);
+  CHECK(test::error_of([&] { EvalFile(folder / "notes.txt", request); }).find("not an answers file") != std::string::npos);
 }
 
 TEST_CASE("what could not have been answered is refused by its line in a file of answers, and never counted",
@@ -159,23 +159,23 @@ TEST_CASE("what could not have been answered is refused by its line in a file of
   };
   const auto none = nlohmann::json::parse("", nullptr, false);
   const std::pair<std::string, const char*> bad[] = {
-      {"{}\n", "item: not there"},
+      {"{}\n", "item: missing"},
       {"[]\n", "an object"},
       {"7\n", "an object"},
       {"\n", ""},
-      {first, "not there"},
+      {first, "missing"},
       {line, "a second answer to the same question; expected one"},
       {changed("index", 2), "index: 2; expected a number below 2"},
       {changed("index", 77), "index: 77; expected a number below 2"},
       {changed("index", -1), "index"},
       {changed("index", "1"), "index"},
       {changed("index", 1.5), "index"},
-      {changed("index", none), "index: not there"},
-      {changed("is_right", none), "is_right: not there"},
-      {changed("is_right", nullptr), "is_right: not there"},
+      {changed("index", none), "index: missing"},
+      {changed("is_right", none), "is_right: missing"},
+      {changed("is_right", nullptr), "is_right: missing"},
       {changed("is_right", 1), "is_right"},
       {changed("density", 2), "density"},
-      {changed("seconds", none), "seconds: not there"},
+      {changed("seconds", none), "seconds: missing"},
       {changed("note", "mine"), "a field \"note\""},
       {changed("policy", ""), "policy: \"\"; expected one of the request"},
       {changed("policy", "tova"), "policy: \"tova\""},
