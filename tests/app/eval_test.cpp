@@ -133,7 +133,8 @@ TEST_CASE("a file of answers goes on where it was cut, and refuses another reque
   CHECK(test::error_of([&] { file.begin(changed); }).find("answers from no such file; expected \"config.json 1\"") !=
         std::string::npos);
   std::ofstream(folder / "notes.txt") << "{\"a\": 1}\n";
-  CHECK(test::error_of([&] { EvalFile(folder / "notes.txt", request); }).find("not an answers file") != std::string::npos);
+  CHECK(test::error_of([&] { EvalFile(folder / "notes.txt", request); }).find("not an answers file") !=
+        std::string::npos);
 }
 
 TEST_CASE("what could not have been answered is refused by its line in a file of answers, and never counted",

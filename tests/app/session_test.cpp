@@ -125,7 +125,7 @@ TEST_CASE("What takes A's tokens along is refused while another model is open th
   };
   CHECK(refusals() == std::vector<std::string>(4));
   open("some/other");
-  CHECK(refusals() == std::vector<std::string>(4, "The open model is other, A's is model."));
+  CHECK(refusals() == std::vector<std::string>(4, "The open model is other; A's is model."));
   CHECK(why_not(session, RunKind::start).empty());
   open("elsewhere/model");  // the same weights in another folder
   CHECK(refusals() == std::vector<std::string>(4));
@@ -493,7 +493,7 @@ TEST_CASE("The attention of a token is asked once the engine is free, for whoeve
     return session.attention().answer;
   };
   CHECK_FALSE(look());
-  CHECK(session.attention().why_not.find("decodes") != std::string::npos);
+  CHECK(session.attention().why_not.find("run ends") != std::string::npos);
   session.engine().cancel_run();
   fixture.run_to_end();
   session.next_run().set_max_tokens(24);

@@ -207,7 +207,7 @@ TEST_CASE("A text that has changed or gone, another model and a running engine a
 
   fs::remove(folder / "long.txt"), fs::remove(folder / "elsewhere/moved.txt");
   program.select(3);
-  CHECK_THAT(program.studies()["why_not"].get<std::string>(), Catch::Contains("long.txt is not found"));
+  CHECK_THAT(program.studies()["why_not"].get<std::string>(), Catch::Contains("long.txt was not found"));
 }
 
 TEST_CASE("A point whose trace was kept is that trace, whatever model is open", "[study]") {

@@ -160,7 +160,7 @@ TEST_CASE("Beside Decode again stands that the open model is not A's, and one cl
   test::link_sample_model(other);
   window.command("model.open", {{"path", other.string()}});
   window.wait({{"/model", "other-model"}, {"/engine", "ready"}});
-  const std::string why = "The open model is other-model, A's is kvscope-tiny.";
+  const std::string why = "The open model is other-model; A's is kvscope-tiny.";
   CHECK(can_run(window));
   CHECK(command_of(window, "run.decode_again")["why_not"] == why);
   CHECK(command_of(window, "run.fork")["why_not"] == why);
