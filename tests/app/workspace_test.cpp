@@ -284,7 +284,7 @@ TEST_CASE("A run whose engine died is there again with the reason, and one witho
   Start next(folder.path());
   REQUIRE(next.session.runs().size() == 1);
   CHECK(test::run_difference(*next.session.runs()[0].run, failed).empty());
-  CHECK(next.log().find("cannot be read") == std::string::npos);
+  CHECK(next.log().find("could not be restored") == std::string::npos);
 }
 
 TEST_CASE(
@@ -321,7 +321,7 @@ TEST_CASE(
     overwrite(file, damaged[i]);
     Start next(folder.path());
     CHECK(next.workspace.is_fresh());
-    CHECK(next.log().find("cannot be read") != std::string::npos);
+    CHECK(next.log().find("could not be restored") != std::string::npos);
     CHECK(test::read_text(folder / ("workspace/workspace.damaged-" + std::to_string(i + 1) + ".json")) == damaged[i]);
     REQUIRE(next.session.runs().size() == 1);
     next.workspace.finish();
@@ -644,7 +644,7 @@ TEST_CASE("A workspace that names a run twice, or with numbers that leave no roo
     CHECK(next.workspace.finish(std::chrono::seconds(60 * test::kSlowdown)));
   }
   Start again(folder.path());
-  CHECK(again.log().find("cannot be read") == std::string::npos);
+  CHECK(again.log().find("could not be restored") == std::string::npos);
   CHECK(again.session.runs().size() == (what == "one file" ? 4 : 3));
 }
 
