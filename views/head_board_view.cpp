@@ -246,8 +246,7 @@ void HeadBoardView::draw_facts(const ViewContext& context) {
   }
   const Palette& p = services_.theme->palette;
   const RunRecord& run = *context.a->run;
-  const std::string facts = describe(selection_), unit = " of the kept long-range entries";
-  say("board.facts", p.text, facts, facts.ends_with(unit) ? facts.substr(0, facts.size() - unit.size()) : facts);
+  say("board.facts", p.text, describe(selection_), describe(selection_, true));
   if (!selection_.tied.empty())
     say("board.tied", p.warn,
         std::to_string(selection_.tied.size()) + " heads tie at the cutoff; " +

@@ -26,7 +26,6 @@ const ShownRun* shown_beside(const ViewContext& context) {
 /// In both columns where there are two, each by the name of its run.
 std::string of_run(const ShownRun& run, const std::string& text) { return run.label + ": " + text; }
 
-std::string metric_text(float value) { return std::isnan(value) ? "–" : format_number(value, 3); }
 
 }  // namespace
 
@@ -195,7 +194,7 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
 /// At q at once; what needs all queries up to q when it is known.
 void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, bool with_b, const OracleAnswers* answers,
                                      InspectorRows& rows) {
-  const auto number = [](double value) { return std::isnan(value) ? std::string("–") : format_number(value, 3); };
+  const auto number = [](double value) { return format_number(value); };
   // Beside B there is little room for names: whose oracle it is, and the rest where the mouse stays.
   const OracleOf whose = shared_ ? OracleOf::shared : OracleOf::own;
   const auto both = [&](const std::string& name, const auto& text, const auto& a, const auto& b,
@@ -278,7 +277,7 @@ void InspectorView::count_head(const ViewContext& context, const Cursor& at, con
   for (const MetricInfo& info : metric_list()) {
     if (info.needs_oracle) continue;
     const auto value = [&](const RunRecord& of, const Cursor& where) {
-      return metric_text(head_value(of, info.metric, where.layer, where.kv_head, where.q));
+      return format_number(head_value(of, info.metric, where.layer, where.kv_head, where.q));
     };
     metrics_.push_back({std::string(info.title), info.title_with_base(), value(run, at),
                         b != nullptr ? value(*b->run, at_b) : std::string()});

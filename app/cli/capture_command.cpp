@@ -15,6 +15,7 @@
 #include "app/process/interrupt.h"
 #include "app/session/run_setup.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/seconds_since.h"
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {
@@ -104,7 +105,7 @@ std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const Model
   for (const int index : plan.left()) {
     if (interrupted()) break;
     char rate[64] = "";
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = seconds_since(start);
     if (n > 0)
       std::snprintf(rate, sizeof rate, "%.1f prompts/min, %.*f tok/s", 60 * n / seconds, tokens / seconds < 10 ? 1 : 0,
                     tokens / seconds);

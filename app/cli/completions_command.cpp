@@ -6,14 +6,15 @@
 
 #include "app/cli/command_list.h"
 #include "app/cli/completion_places.h"
+#include "app/process/paths.h"
 
 namespace kvscope::app {
 namespace {
 
-std::string quoted(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c == '\n' ? ' ' : c);
-  return out + "'";
+/// In one line.
+std::string quoted(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return single_quoted(text);
 }
 
 // ---- bash
@@ -223,11 +224,11 @@ std::string fish_script() {
     const std::string line =
         "complete -c kvscope -n " + (name.empty() ? "__fish_use_subcommand" : quoted("__kvscope_is " + name)) + " ";
     if (!name.empty())
-      text += "complete -c kvscope -n __fish_use_subcommand -a " + name + " -d " + quoted(spec->summary) + "\n";
+      text += "complete -c kvscope -n __fish_use_subcommand -a " + name + " -d " + quoted(std::string(spec->summary)) + "\n";
     for (const OptionSpec& option : options_of(*spec)) {
       text += line + (option.name.size() == 1 ? "-s " : "-l ") + std::string(option.name);
       if (!option.value.empty()) text += " " + fish_action(place_of(option));
-      text += " -d " + quoted(option.help) + "\n";
+      text += " -d " + quoted(std::string(option.help)) + "\n";
     }
     const std::vector<Place> places = positional_places(*spec);
     if (places.empty()) text += line + "-f\n";

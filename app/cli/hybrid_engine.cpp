@@ -10,6 +10,7 @@
 #include "engine/core/study/output_error.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
+#include "engine/core/support/seconds_since.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {
@@ -134,7 +135,7 @@ void HybridEngine::begin(HybridJournal& journal, int n_expected) {
 }
 
 double HybridEngine::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  return seconds_since(start_);
 }
 
 void HybridEngine::stop() const {

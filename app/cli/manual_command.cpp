@@ -90,16 +90,18 @@ std::string literal(std::string_view text) {
   return out.starts_with('.') ? "\\&" + out : out;
 }
 
-/// Filled lines.
-std::string prose(std::string_view text) {
-  std::string out, lines = wrapped(text);
-  for (std::size_t begin = 0; begin < lines.size();) {
-    const std::size_t end = lines.find('\n', begin);
-    out += literal(std::string_view(lines).substr(begin, end - begin)) + "\n";
-    begin = end + 1;
+std::string literal_lines(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    out += literal(text.substr(0, end)) + "\n";
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return out;
 }
+
+/// Filled lines.
+std::string prose(std::string_view text) { return literal_lines(wrapped(text)); }
 
 std::string macro_line(std::string_view macro, std::string_view text) {
   return "." + std::string(macro) + " \"" + literal(text) + "\"\n";
@@ -133,14 +135,7 @@ std::string command_section(const CommandSpec& spec) {
   out += prose(summary);
   if (!spec.details.empty()) out += ".PP\n" + prose(spec.details);
   out += option_items(spec);
-  out += ".PP\nExample:\n.PP\n.nf\n";
-  std::string_view example = spec.example;
-  while (!example.empty()) {
-    const std::size_t end = std::min(example.find('\n'), example.size());
-    out += literal(example.substr(0, end)) + "\n";
-    example.remove_prefix(std::min(end + 1, example.size()));
-  }
-  return out + ".fi\n";
+  return out + ".PP\nExample:\n.PP\n.nf\n" + literal_lines(spec.example) + ".fi\n";
 }
 
 int manual(const Arguments&) {

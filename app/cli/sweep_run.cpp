@@ -14,14 +14,13 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_fields.h"
 #include "engine/core/support/random.h"
+#include "engine/core/support/seconds_since.h"
 
 namespace kvscope::app {
 namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// All keys that the engine would ask of a group, also the dense policy's where another group has asked it.
 std::vector<std::string> engine_keys(const SweepPlan& plan, SweepGroup group) {

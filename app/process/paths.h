@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kvscope::app {
@@ -28,7 +29,9 @@ std::filesystem::path settings_file();
 /// Where a file is saved that nobody has said a place for: the person's documents, else the home. Empty if there is neither.
 std::filesystem::path documents_folder();
 
-/// A word as a POSIX shell takes it: quoted if it has to be.
+/// 'it'\''s': one word of a POSIX shell, always quoted.
+std::string single_quoted(std::string_view text);
+/// The same, quoted only if it has to be.
 std::string shell_quote(const std::string& word);
 
 }  // namespace kvscope::app

@@ -9,6 +9,7 @@
 #include "app/session/rate_text.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/seconds_since.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {
@@ -37,7 +38,7 @@ std::string_view to_string(EngineState state) {
 
 double TaskProgress::rate() const {
   if (phase == "decode" && value - start_value < kTokensToMeasure) return 0;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - phase_start).count();
+  const double seconds = seconds_since(phase_start);
   return seconds > 0.05 ? (value - start_value) / seconds : 0;
 }
 

@@ -23,6 +23,7 @@
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/seconds_since.h"
 #include "views/widgets/imgui_compat.h"
 #include "views/widgets/rebuild.h"
 

@@ -21,6 +21,7 @@
 #include "app/window/bench_runs.h"
 #include "app/window/frame_times.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/seconds_since.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/rebuild.h"
 

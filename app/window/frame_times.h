@@ -13,10 +13,6 @@ namespace kvscope::app {
 
 struct Panel;
 
-inline double seconds_since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
-}
-
 class FrameTimes {
  public:
   /// What the thread works on. Commands are keys, mouse, scripts and control clients; the session takes what engine and

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """build_wheel.py BUILD TORCH OUTPUT: packs a build with KVSCOPE_STATIC as a wheel. Called by ./setup --wheel.
 
-TORCH is the folder of the torch that the engine was built against; the wheel asks for the same minor version. The platform tag names the newest glibc that any file
-asks for. Same build, same bytes.
+TORCH is the folder of the torch that the engine was built against; the wheel asks for the same minor version. The platform
+tag names the newest glibc that any file needs. The same build gives the same bytes.
 """
 import os
 import re

@@ -9,14 +9,11 @@
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/sampling/sampler.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/seconds_since.h"
 #include "engine/decode/decode_step.h"
 #include "engine/decode/generation.h"
 
 namespace kvscope::engine {
-
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 struct Generation::Impl {
   static constexpr std::int64_t kLogitRows = 256;  // rows of prompt logits at a time: [256, vocab] float32

@@ -18,8 +18,6 @@ std::string format_number(double v, int significant) {
   return with_minus(text);
 }
 
-std::string number_or_dash(double v) { return std::isnan(v) ? "–" : format_number(v); }
-
 std::vector<double> nice_values(double lo, double hi, int target, bool whole) {
   if (!(hi > lo)) return {lo};
   const double raw = (hi - lo) / std::max(target, 1);

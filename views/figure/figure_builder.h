@@ -17,10 +17,8 @@ struct Tick {
   std::string label;
 };
 
-/// "0.25", "1", "-3e-05": as many digits as mean something.
+/// "0.25", "1", "-3e-05": as many digits as mean something. A dash for NaN.
 std::string format_number(double v, int significant = 3);
-/// The same, and a dash for NaN.
-std::string number_or_dash(double v);
 /// Round values in [lo, hi], about `target` of them (1, 2 or 5 times a power of ten apart; whole numbers if `whole`).
 std::vector<double> nice_values(double lo, double hi, int target, bool whole = false);
 /// Every how-many-th of `n` index labels fits, if a label needs `need` points and an index has `pitch`: 1, 2, 4, 5, 8,

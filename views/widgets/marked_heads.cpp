@@ -20,7 +20,7 @@ std::vector<MarkedHeads::Row> rows_of(const std::optional<CommonOracle>& common,
     const double marked = mean_over(map, heads);
     if (!std::isnan(marked))
       rows.push_back(
-          {std::string(info.title), info.title_with_base(), number_or_dash(marked), number_or_dash(mean(map))});
+          {std::string(info.title), info.title_with_base(), format_number(marked), format_number(mean(map))});
   }
   return rows;
 }

@@ -61,12 +61,12 @@ void OracleTable::draw(const OracleAnswers& answers, bool beside_b) {
     ImGui::TableNextColumn();
     text_in(p.muted, row.name);
     ImGui::TableNextColumn();
-    text_in(p.text, number_or_dash(row.of_head));
+    text_in(p.text, format_number(row.of_head));
     const ImVec2 min = ImGui::GetItemRectMin();
     ImGui::TableNextColumn();
-    text_in(p.text, number_or_dash(row.pooled));
+    text_in(p.text, format_number(row.pooled));
     services_.items->add_text("inspector.oracle." + row.name, item_rect(min, ImGui::GetItemRectMax()),
-                              number_or_dash(row.of_head) + " | " + number_or_dash(row.pooled));
+                              format_number(row.of_head) + " | " + format_number(row.pooled));
   }
   ImGui::EndTable();
 }

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/support/seconds_since.h"
 #include "engine/decode/dense_attention.h"
 #include "engine/model/ops.h"
 #include "engine/model/weights.h"
@@ -40,7 +41,7 @@ Spread time_repeats(int n_warm_up, int n_repeats, const std::function<void()>& b
   for (int i = 0; i < n_repeats; ++i) {
     const auto start = std::chrono::steady_clock::now();
     body();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    seconds.push_back(seconds_since(start));
   }
   return spread_of(std::move(seconds));
 }

@@ -7,6 +7,7 @@
 #include "engine/core/study/output_error.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/seconds_since.h"
 #include "engine/decode/forced_pass.h"
 #include "engine/decode/run.h"
 
@@ -66,7 +67,7 @@ EvalAnswer read_piece(const LoadedModel& model, const PolicySpec& policy, const 
   answer.is_text = true;
   answer.nll = mean_nll(record.logprobs);
   answer.tokens = static_cast<int>(ids.size());
-  answer.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  answer.seconds = seconds_since(start);
   return answer;
 }
 

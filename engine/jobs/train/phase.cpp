@@ -12,6 +12,7 @@
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
+#include "engine/core/support/seconds_since.h"
 #include "engine/jobs/train/loss_curve.h"
 #include "engine/jobs/train/training_checkpoint.h"
 
@@ -103,9 +104,7 @@ nlohmann::json run_steps(const Training& training, const PhaseOptions& options, 
   if (training.leads()) curve.emplace(training.output / (steps.name + kCurveSuffix), columns, at.curve_bytes);
   DataLoader loader(sequences, options.batch, training.loader_threads, at.step, training.member, training.n_members());
   const auto start = std::chrono::steady_clock::now();
-  const auto elapsed = [start, before = at.seconds] {
-    return before + std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
+  const auto elapsed = [start, before = at.seconds] { return before + seconds_since(start); };
   const double step_tokens = static_cast<double>(options.batch) * sequences.length();
   std::int64_t step = at.step;
   double progress = phase_progress(options.length, step, at.seconds), saved_at = at.seconds;
