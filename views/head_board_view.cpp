@@ -28,7 +28,8 @@ constexpr StrategyButton kStrategies[] = {
     {HeadStrategy::a, "board.a", "A", "Make every fourth layer global, from layer 0, and the last layer"},
     {HeadStrategy::b, "board.b", "B", "Make every fourth layer global, from layer 3, and the last layer"},
     {HeadStrategy::c, "board.c", "C", "Make a random share of the heads global, drawn with the seed"},
-    {HeadStrategy::d, "board.d", "D", "Make global the share of heads that keeps most outside the window in this run"},
+    {HeadStrategy::d, "board.d", "D",
+     "Make the densest heads global: the share that keeps most outside the window in this run"},
 };
 
 std::string bytes_text(std::int64_t bytes) {

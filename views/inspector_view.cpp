@@ -26,7 +26,6 @@ const ShownRun* shown_beside(const ViewContext& context) {
 /// In both columns where there are two, each by the name of its run.
 std::string of_run(const ShownRun& run, const std::string& text) { return run.label + ": " + text; }
 
-
 }  // namespace
 
 void InspectorView::draw(ViewContext& context) {
@@ -132,7 +131,7 @@ const std::string& InspectorView::oracle_line(const ShownRun& shown, const HeadA
   if (of_eviction.verdict != EvictionVerdict::unknown) {
     oracle_line_ +=
         "; at its eviction, query " + std::to_string(evict_at) + ", " +
-        (of_eviction.by_quarter ? "an oracle with 25 % of the run" : "the oracle") +
+        (of_eviction.by_quarter ? "an oracle that keeps 25 % of the run's tokens" : "the oracle") +
         (of_eviction.verdict == EvictionVerdict::wrong ? " would have kept it" : " would have evicted it too");
   }
   oracle_judges_ = verdict != Verdict::none || of_eviction.verdict != EvictionVerdict::unknown;
@@ -171,7 +170,7 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
                                                      std::to_string(n_layers * n_heads) + " heads";
   text_in(theme.palette.text, retained);
   services_.items->add_text("inspector.retained", last_item(), retained);
-  wrapped_text_in(theme.palette.muted, "layers down, KV heads across; click to go there");
+  wrapped_text_in(theme.palette.muted, "layers down, KV heads across; click a cell to select its head");
   const float cell = std::clamp(theme.px(150) / static_cast<float>(n_layers), theme.px(3), theme.px(14));
   const float wide = std::clamp(theme.px(220) / static_cast<float>(n_heads), cell, theme.px(28));
   const ImVec2 a = ImGui::GetCursorScreenPos(),
@@ -217,7 +216,7 @@ void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, boo
   };
   // Beside a run that chose within the prompt both are judged there.
   if (at.q < run.prompt_len && dense_prompt_ && std::isnan(counts_.recall()))
-    rows.add("oracle at q", "– dense prefill until " + std::to_string(run.prompt_len));
+    rows.add("oracle at q", "none: dense prompt until query " + std::to_string(run.prompt_len));
   at_q(
       "recall at q", [](const OracleCounts& counts) { return counts.recall(); },
       label(mean_of(std::span(&counts_, 1)), mean_of(std::span(&counts_b_, 1))));

@@ -63,7 +63,7 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
     services_.items->add_text("map.hover_why", last_item(), why);
   }
   if (info.needs_oracle && run.oracle_horizon < run.n_tokens())
-    text_in(p.warn, "partial: the oracle has not seen every query");
+    text_in(p.warn, "Partial: the oracle has not seen every query.");
   const int group = run.model.n_kv_heads > 0 ? run.model.n_heads / run.model.n_kv_heads : 0;
   if (group > 1) {
     text_in(p.muted,

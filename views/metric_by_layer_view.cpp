@@ -43,7 +43,7 @@ std::string lines_of(const std::vector<LayerSeries>& all) {
 std::string parted_words(const RunRecord& a, const RunRecord& b, std::int32_t q) {
   const int common = common_prefix(a, b);
   if (!tokens_part(a, b) || resolve_query(a, q) < common) return {};
-  return ". Texts differ from token " + std::to_string(common) + ": A and B are side by side, each with its own text";
+  return ". Texts diverge at token " + std::to_string(common) + ": A and B are side by side, each with its own text";
 }
 
 }  // namespace
@@ -98,7 +98,9 @@ void MetricByLayerView::draw_note(const MetricByLayerOptions& options) const {
   std::string text = std::string(info.title);
   text += options.q < 0 ? " at each run's last query" : " at query " + std::to_string(options.q);
   if (is_of_set()) text += ", over " + std::to_string(shown_.runs.size()) + " runs";
-  if (!options.heads.empty()) text += ", " + std::to_string(options.heads.size()) + " marked heads";
+  if (!options.heads.empty())
+    text +=
+        ", " + std::to_string(options.heads.size()) + (options.heads.size() == 1 ? " marked head" : " marked heads");
   const auto& series = shown_.distributions.series;
   const bool none = !series.empty() && shown_.options.metric == options.metric &&
                     std::ranges::all_of(series, [](const LayerSeries& s) { return std::isnan(s.mean); });

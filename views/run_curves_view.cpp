@@ -129,9 +129,9 @@ std::string RunCurvesView::refusal(const ViewContext& context) const {
   if (options.quantity == RunQuantity::output_error && run.output_error.empty())
     return "Output error was not measured in this run.";
   if (options.compare == MapCompare::difference && common_prefix(run, *context.b->run) == 0)
-    return "A and B differ from the first token, so there is nothing to subtract.";
+    return "A and B diverge at the first token, so there is nothing to subtract.";
   if (options.first >= axis_length(context, options.compare))
-    return "A and B differ before the shown part, so there is nothing to subtract.";
+    return "A and B diverge before the shown range, so there is nothing to subtract.";
   return {};
 }
 

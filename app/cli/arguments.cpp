@@ -51,7 +51,7 @@ std::string who_takes(std::string_view name) {
   const std::string close = closest(name, names);
   const std::string others = who_takes(name);
   const std::string program = spec.name.empty() ? "kvscope" : "kvscope " + std::string(spec.name);
-  const std::string help = (others.empty() ? "" : "of " + others + "; ") + "see " + program + " --help";
+  const std::string help = (others.empty() ? "" : "it is an option of " + others + "; ") + "see " + program + " --help";
   usage_error(typed, "unknown option of " + program, "",
               close.empty() ? help : "did you mean " + dashed(close) + "? " + help);
 }
@@ -119,7 +119,7 @@ Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string>
     } else if (i + 1 < words.size()) {
       value = words[++i];
     } else {
-      usage_error(dashed(name), "nothing after it", std::string(option->value));
+      usage_error(dashed(name), "no value given", std::string(option->value));
     }
     const bool is_first = arguments.values_.emplace(name, value).second;
     if (!is_first && !option->repeats) usage_error(dashed(name), "given twice");

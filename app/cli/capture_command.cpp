@@ -29,7 +29,7 @@ constexpr auto kFileOptions = std::to_array<OptionSpec>({
 });
 constexpr auto kCapturePrompts = std::to_array<OptionSpec>({
     {"limit", "N", "only the first N prompts"},
-    {"skip-bad", "", "record prompts that cannot be decoded as failed runs, and continue"},
+    {"skip-bad", "", "record as failed runs the prompts that cannot be decoded, and continue"},
     {"raw", "", "use the prompts as raw text even if the model has a chat template"},
     {"chat", "", "wrap the prompts in the model's chat template (default if it has one)"},
 });

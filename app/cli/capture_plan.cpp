@@ -68,7 +68,7 @@ void check_run(const CapturePlan& plan, const RunRecord& run) {
   const int index = run.prompt_index;
   const std::string where = "prompt " + std::to_string(index);
   if (!std::ranges::binary_search(plan.indices, index))
-    other(plan, where, "a run of the capture", "one of " + std::to_string(plan.info.n_prompts) + " prompts");
+    other(plan, where, "not in this capture", "one of " + std::to_string(plan.info.n_prompts) + " prompts");
   if (run.prompt_text != plan.prompts[index].text)
     other(plan, where, in_quotes(run.prompt_text, 40), in_quotes(plan.prompts[index].text, 40));
 }

@@ -91,7 +91,7 @@ std::string command_help(const CommandSpec& spec) {
     text += wrapped(left + std::string(option.help), 28);
   };
   for (const OptionSpec& option : spec.options) add(option);
-  add({"help", "", "this text"});
+  add({"help", "", "print this text"});
   return text + "example:\n" + std::string(spec.example) + "\n";
 }
 

@@ -139,7 +139,7 @@ std::vector<std::string> table_row(const ordered_json& run) {
   std::string where = "same text", token_a, token_b;
   if (const ordered_json& at = run["diverges_at"]; !at.is_null()) {
     where = "position " + std::to_string(at["position"].get<int>());
-    if (!run["same_prompt"].get<bool>()) where += " (other prompts)";
+    if (!run["same_prompt"].get<bool>()) where += " (different prompts)";
     token_a = shown_token(at["a"]);
     token_b = shown_token(at["b"]);
   }
@@ -267,8 +267,8 @@ int compare_traces(const Arguments& arguments) {
     std::printf("A  %s\nB  %s\n\n%s", policies.first.c_str(), policies.second.c_str(), format_table(rows).c_str());
     std::printf("nll: mean over the tokens that both have, in nats\n");
     print_quality(runs);
-    if (const auto n = pairing.only_a.size()) std::printf("%zu runs only in A\n", n);
-    if (const auto n = pairing.only_b.size()) std::printf("%zu runs only in B\n", n);
+    if (const auto n = pairing.only_a.size()) std::printf("runs only in A: %zu\n", n);
+    if (const auto n = pairing.only_b.size()) std::printf("runs only in B: %zu\n", n);
     print_overlap(overlap.mean());
   }
   return 0;

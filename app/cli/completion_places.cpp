@@ -76,8 +76,8 @@ std::vector<const CommandSpec*> all_specs() {
 
 std::vector<OptionSpec> options_of(const CommandSpec& spec) {
   std::vector<OptionSpec> options(spec.options.begin(), spec.options.end());
-  options.push_back({"help", "", "explain it"});
-  if (spec.name.empty()) options.push_back({"version", "", "the version"});
+  options.push_back({"help", "", "print the help"});
+  if (spec.name.empty()) options.push_back({"version", "", "print the version"});
   return options;
 }
 

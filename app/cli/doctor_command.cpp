@@ -38,7 +38,7 @@ ordered_json check_display() {
   } catch (const Error& error) {
     return check(
         "display", false, error.what(),
-        "the window needs X11 and OpenGL 3.3; run, capture, figure, heads and all other commands work without");
+        "the window needs X11 and OpenGL 3.3; run, capture, figure, heads and all other commands work without a window");
   }
 }
 

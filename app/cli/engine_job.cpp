@@ -117,7 +117,7 @@ nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& 
       if (!give_up || std::chrono::steady_clock::now() < *give_up) continue;
       throw Error({.code = ExitCode::cancelled,
                    .file = "engine",
-                   .found = "it did not react to the cancellation and was killed"});
+                   .found = "it did not respond to the cancellation and was killed"});
     }
     if (protocol::message_id(*event) != id) continue;
     const std::string type = event->value("type", "");

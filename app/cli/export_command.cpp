@@ -51,7 +51,8 @@ std::filesystem::path target_of(const Arguments& arguments) {
 
 void export_study(const Arguments& arguments, const StudyTable& study, const std::filesystem::path& path) {
   for (const char* option : {"run", "what"})
-    if (arguments.has(option)) usage_error(dashed(option), "given for a study", "a trace, or no such option");
+    if (arguments.has(option))
+      usage_error(dashed(option), "given for a study", "a trace; leave this option out for a study");
   if (path.extension() == ".npz")
     usage_error("-o", in_quotes(path.string()), "a name that ends in .csv or .nc for a study");
   const bool replace = arguments.has("overwrite");

@@ -136,7 +136,7 @@ views::BuiltFigure build(views::FigureRecipe& recipe, const std::vector<std::str
   if (!files.empty()) sources = files;
   if (sources.empty() && recipe.reads_study())
     usage_error("kvscope figure", "no study",
-                "a study of sweep or hybrid, or a .csv or .jsonl, after the recipe or preset",
+                "a study from sweep or hybrid, or a .csv or .jsonl file, after the recipe or preset",
                 "docs/records/gallery.md lists the commands of each preset");
   if (sources.empty()) usage_error("kvscope figure", "no trace", "TRACE after the recipe or preset");
   if (recipe.reads_study()) return of_studies(recipe);

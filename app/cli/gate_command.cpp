@@ -50,7 +50,7 @@ void change_numbers(const Arguments& arguments, GateConfig& config) {
   if (is_fixed ? window != config.window : window < config.delay) {
     usage_error("--window", std::to_string(window),
                 is_fixed ? std::to_string(config.window) : std::to_string(config.delay) + " or more",
-                "the score exists " + std::to_string(config.delay) + " tokens after its token" +
+                "a token's score is available " + std::to_string(config.delay) + " tokens after the token" +
                     (is_fixed ? ", no earlier and no later" : ""));
   }
   config.window = window;

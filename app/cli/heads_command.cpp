@@ -154,7 +154,8 @@ Chosen choose_from_file(const Arguments& arguments, const HeadQuestion& question
   const auto size = [&](const char* name, const std::optional<int>& said, int least) {
     const auto given = whole(arguments, name, least, kMostTokens);
     if (!given && !said)
-      usage_error(dashed(name), "not given", "tokens: " + arguments.text("import") + " does not give one");
+      usage_error(dashed(name), "not given",
+                  "a number of tokens, because " + arguments.text("import") + " does not give one");
     return given ? *given : *said;
   };
   chosen.choice.sizes = {size("sinks", file.n_sink, 0), size("window", file.window, 1)};
@@ -165,7 +166,7 @@ int heads(const Arguments& arguments) {
   const HeadQuestion question = question_of(arguments);
   const std::vector<HeadTarget> targets = export_targets(arguments);
   for (const char* size : {"sinks", "window"})
-    if (targets.empty() && arguments.has(size)) usage_error(dashed(size), "no --export", "--export");
+    if (targets.empty() && arguments.has(size)) usage_error(dashed(size), "no --export", "--export as well");
   const bool of_runs = !arguments.has("import");
   const Chosen chosen = of_runs ? choose_from_runs(arguments, question, !targets.empty())
                                 : choose_from_file(arguments, question, !targets.empty());
@@ -191,7 +192,7 @@ extern const CommandSpec heads_command = {
     "Density and coverage count long-range entries (those outside the window, including sinks) at the last query, "
     "over all runs of all traces. a and b take whole layers, c takes random heads, d takes the densest heads or "
     "those with the greatest values in a file. If all heads keep the same number of tokens, as under a fixed budget, "
-    "d is refused; heads that tie at the cut are listed. docs/reference/head-files.md lists which tools read which "
+    "d is refused; heads that tie at the cutoff are listed. docs/reference/head-files.md lists which tools read which "
     "format and what each format loses. KVScope can run a duo: folder or json: file itself: --gate PATH with "
     "--policy duo or hybrid:heads=d uses the same heads, sinks and window.",
     "  kvscope heads traces.h5 --strategy d --count 6 --export duo:selected-heads\n"

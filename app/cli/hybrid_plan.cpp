@@ -231,7 +231,7 @@ TextPieces cut_pieces(const HybridPlan& plan) {
                    .file = path,
                    .found = std::to_string(cut.n_tokens) + " tokens",
                    .expected = std::to_string(plan.pieces) + " pieces of " + std::to_string(plan.length),
-                   .hint = "fewer --pieces, or a smaller --length"});
+                   .hint = "use fewer --pieces or a smaller --length"});
     std::ranges::move(cut.pieces, std::back_inserter(result.ids));
     result.inputs.push_back(std::filesystem::path(path).filename().string() + " " + hex_text(fnv1a64(text)));
   }

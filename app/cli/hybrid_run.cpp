@@ -49,7 +49,7 @@ void check_tells_apart(const HeadSignal& signal) {
   throw Error({.file = "signal " + signal.name,
                .found = "the same value for every head",
                .expected = "heads that differ; otherwise all heads tie",
-               .hint = "longer pieces, another signal, or strategies a, b and c"});
+               .hint = "use longer pieces, another signal, or strategies a, b and c"});
 }
 
 HeadSignal measured_signal(const HybridPlan& plan, HybridEngine& engine) {

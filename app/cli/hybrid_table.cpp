@@ -43,7 +43,7 @@ class Table {
     })};
     const std::vector<std::string> heads = {"layer", "kv_head"};
     arrays.push_back(
-        of_signal("signal", study_.signal, "the signal on each piece; of greater values a head rather stays global"));
+        of_signal("signal", study_.signal, "the signal on each piece; heads with greater values stay global first"));
     arrays.push_back(
         of_heads("signal_mean", "mean of signal over the pieces, by which heads are ordered", study_.signal.mean()));
     arrays.push_back(
@@ -53,10 +53,11 @@ class Table {
     arrays.push_back(taus());
     arrays.push_back(nlls());
     if (std::ranges::any_of(study_.points, [](const HybridPoint& p) { return !p.shares.empty(); })) {
-      arrays.push_back(of_points("budget", "", "of budgets: the share of its tokens that each head was to keep",
+      arrays.push_back(of_points("budget", "", "for budgets: the share of its tokens that each head was to keep",
                                  [&](const HybridPoint& p) { return p.shares.empty() ? none() : p.shares; }));
-      arrays.push_back(of_points("budget_kept", "", "and kept, as density counts, mean over the pieces",
-                                 [&](const HybridPoint& p) { return p.kept.empty() ? none() : p.kept; }));
+      arrays.push_back(of_points(
+          "budget_kept", "", "for budgets: the share that each head kept, counted as in density, mean over the pieces",
+          [&](const HybridPoint& p) { return p.kept.empty() ? none() : p.kept; }));
     }
     bool any = false;
     for (const HybridPoint& point : study_.points) any = any || !point.again.empty();
@@ -87,11 +88,12 @@ class Table {
 
   void add_names() {
     using Point = const HybridPoint&;
-    add(text("point", "strategy:heads asked for, of c with the seed"), [](Point p) { return p.label; });
-    add(text("strategy",
-             "who chose: dense and local all and no heads, gate the gate's own policy, budgets a share for each head"),
+    add(text("point", "strategy:heads requested; for c also the seed"), [](Point p) { return p.label; });
+    add(text(
+            "strategy",
+            "how the global heads were chosen; dense: all heads, local: none, gate: the gate's own policy, budgets: a share for each head"),
         [](Point p) { return p.strategy; });
-    add(number("seed", "", "that the heads of c were drawn with"),
+    add(number("seed", "", "seed with which the heads of c were drawn"),
         [](Point p) { return p.seed ? static_cast<double>(*p.seed) : kNone; });
   }
 
@@ -100,11 +102,9 @@ class Table {
     const auto n_global = [](Point p) { return p.is_gated() ? kNone : count_of(p.heads); };
     add(number("n_global", "heads", "KV heads that keep everything"), n_global);
     add(number("share", "", "n_global / KV heads of the model"), [&](Point p) { return n_global(p) / n_heads_; });
-    add(number("coverage", "",
-               "long-range entries retained under the gate's policy that lie in the global heads / all of them"),
+    add(number("coverage", "", "long-range entries kept under the gate's policy in the global heads / in all heads"),
         [&](Point p) { return p.is_gated() || density_.empty() ? kNone : coverage(density_, p.heads); });
-    add(number("density", "",
-               "long-range tokens kept, mean over heads: the share, of the gate's policy and of budgets measured"),
+    add(number("density", "", "share of long-range tokens kept, mean over heads; measured for gate and budgets"),
         [&](Point p) {
           if (!p.is_gated()) return n_global(p) / n_heads_;
           double sum = 0;
@@ -112,7 +112,7 @@ class Table {
           return sum / n_heads_;
         });
     add(number("cache_bytes", "bytes",
-               "keys and values at `context` tokens; of the gate's policy and of budgets at their density"),
+               "bytes of keys and values at `context` tokens; for gate and budgets, at their density"),
         [&](Point p) {
           return p.is_gated() ? engine_.cache().bytes(kept_of(p)) : engine_.cache().bytes(count_of(p.heads), n_heads_);
         });
@@ -132,7 +132,7 @@ class Table {
 
   void add_nll() {
     add_interval("nll", "mean negative log-probability, mean over pieces", [](const HybridPoint& p) { return p.nll; });
-    add(number("nll_n", "", "pieces that nll is the mean of"),
+    add(number("nll_n", "", "number of pieces that nll averages"),
         [](const HybridPoint& p) { return static_cast<double>(p.nll.size()); });
     add_interval("nll_difference", "nll - that of the dense model on the same piece, mean over pieces",
                  [&](const HybridPoint& p) {
@@ -146,7 +146,8 @@ class Table {
     add(number("turnover_pieces", "",
                "share of the heads that d chooses on one piece and not on another, mean over pairs"),
         [](const HybridPoint& p) { return p.turnover_pieces; });
-    add(number("turnover_again", "", "share of d's heads that d would not choose by the signal under these very heads"),
+    add(number("turnover_again", "",
+               "share of d's heads that d would not choose by the signal measured under these heads"),
         [](const HybridPoint& p) { return p.turnover_again; });
   }
 
@@ -155,7 +156,7 @@ class Table {
     const auto interval = [](Point p) {
       return p.answers.n > 0 ? wilson_95(p.answers.right, p.answers.n) : Interval{kNone, kNone};
     };
-    add(number("accuracy", "", "share of right answers by decoding"),
+    add(number("accuracy", "", "share of right answers when decoded"),
         [](Point p) { return static_cast<double>(p.answers.right) / p.answers.n; });
     add(number("accuracy_low", "", "Wilson's 95 % interval of accuracy"), [&](Point p) { return interval(p).low; });
     add(number("accuracy_high", "", "Wilson's 95 % interval of accuracy"), [&](Point p) { return interval(p).high; });
@@ -227,7 +228,7 @@ class Table {
     const auto n = static_cast<std::int64_t>(choices.size());
     StudyArray array{.name = "turnover_shares",
                      .units = "",
-                     .meaning = "share of the heads of d-again at one count that d-again at another does not have",
+                     .meaning = "share of d-again's heads at one count that it does not choose at another count",
                      .axes = {"count", "count_other"},
                      .shape = {n, n}};
     for (const GlobalHeads& a : choices)

@@ -33,12 +33,12 @@ constexpr ManualRow kExitCodes[] = {
     {"3", "resource: device, disk, memory, engine, connection"},
     {"4", "internal error"},
     {"130, 143, 129", "stopped by Ctrl+C, TERM, HUP"},
-    {"141", "the reader of standard output has gone"},
+    {"141", "standard output was closed by its reader"},
 };
 
 constexpr ManualRow kVariables[] = {
     {"KVSCOPE_ENGINE_TIMEOUT", "seconds that an engine may take to start (60; 0: no limit)"},
-    {"KVSCOPE_SSH", "what to run instead of ssh to copy a trace of another machine, e.g. ssh -p 2222"},
+    {"KVSCOPE_SSH", "command to run instead of ssh to copy a trace from another machine, e.g. ssh -p 2222"},
     {"KVSCOPE_TORCH", "the folder of LibTorch, for an engine that does not find it"},
     {"KVSCOPE_SAMPLES, KVSCOPE_ASSETS", "folders of samples and assets, if not next to the program"},
     {"KVSCOPE_FONTS", "a folder with more fonts for window and figures"},
@@ -53,7 +53,7 @@ constexpr ManualRow kFiles[] = {
     {"~/.local/state/kvscope/workspace", "runs, prompt and layout of the window, restored at the next launch"},
     {"~/.config/kvscope/settings.json", "theme, map colours, size, your layouts"},
     {"~/.cache/kvscope/models", "the model that ./setup fetched"},
-    {"~/.cache/kvscope/remote", "copies of traces of other machines, at most 2 GiB"},
+    {"~/.cache/kvscope/remote", "copies of traces from other machines, at most 2 GiB"},
     {"TRACE.notes.json", "pins and notes of the runs of TRACE"},
 };
 

@@ -26,7 +26,7 @@ inline constexpr auto kLengthAndSamplingOptions = std::to_array<OptionSpec>({
     {"top-k", "N", "sample from the N most probable tokens; 0 is all (0)"},
     {"top-p", "X", "sample from the most probable tokens that sum to X (1)"},
     {"min-p", "X", "drop tokens less probable than X times the most probable one (0)"},
-    {"repetition-penalty", "X", "above 1 makes tokens seen before less likely (1)"},
+    {"repetition-penalty", "X", "above 1 makes tokens that already occurred less likely (1)"},
 });
 inline constexpr auto kChatOptions = std::to_array<OptionSpec>({
     kSystemOption,

@@ -175,7 +175,7 @@ extern const CommandSpec score_command = {
     "dense prompt act here too: TOVA and H2O after every token, SnapKV and Expected Attention whenever the cache is "
     "over the budget, Quest at every query. With --chunk N they act after every N tokens, and the queries of a chunk "
     "see the whole chunk. Prints mean NLL, perplexity, density, and the difference from a dense cache on the same "
-    "tokens. Special tokens in the text become their ids. read= of a gate needs --chunk 1.",
+    "tokens. Special tokens in the text become their ids. A gate's read= needs --chunk 1.",
     "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171\n"
     "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy snapkv:keep=20% --chunk 16",
     {1, 1},

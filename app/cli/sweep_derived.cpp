@@ -79,10 +79,12 @@ void add_derived(StudyTable& table, const std::string& cost, const std::vector<d
       .units = "",
       .meaning = "1: no other row of its item, chunk and seed has less " + cost + " and a better value",
       .numbers = std::vector<double>(n, 0)};
-  StudyColumn is_knee{.name = "is_knee",
-                      .units = "",
-                      .meaning = "1: of the front the farthest below the chord between its ends, axes scaled to it",
-                      .numbers = std::vector<double>(n, 0)};
+  StudyColumn is_knee{
+      .name = "is_knee",
+      .units = "",
+      .meaning =
+          "1: the point of the front farthest below the chord between its ends, with the axes scaled to the front",
+      .numbers = std::vector<double>(n, 0)};
   StudyColumn series{.name = "series",
                      .units = "",
                      .meaning = "number of the curve of this item, chunk and seed; axis of matched_value",

@@ -150,24 +150,25 @@ void add_axis(Columns& columns, const SweepPlan& plan, const std::string& axis) 
   });
   const std::string meaning = "the recipe's axis " + axis;
   if (!are_numbers) return columns.texts(name, meaning, text);
-  columns.numbers(name, "", meaning + "; of a percentage the share",
+  columns.numbers(name, "", meaning + "; a percentage is given as a share",
                   [&](const Row& row) { return number_in(text(row)); });
 }
 
 void add_identity(Columns& columns, const SweepPlan& plan) {
-  columns.texts("policy", "as it was asked for", [](const Row& row) { return row.facts.policy; });
-  columns.texts("gate", "of the entry's list of gates, else that which the policy found; empty: it reads none",
+  columns.texts("policy", "policy as requested", [](const Row& row) { return row.facts.policy; });
+  columns.texts("gate",
+                "gate from the entry's list, or else the one that the policy found; empty: the policy reads none",
                 [](const Row& row) {
                   if (row.point == nullptr) return std::string();
                   return row.point->gate.empty() ? row.point->loads : row.point->gate;
                 });
-  columns.texts("curve", "points that differ in one axis, which is *; empty of the dense policy",
+  columns.texts("curve", "name shared by points that differ only in the axis written as *; empty for the dense policy",
                 [](const Row& row) { return row.point ? row.point->curve : std::string(); });
   for (const std::string& axis : plan.axes) add_axis(columns, plan, axis);
   columns.texts("item", "text or task", [](const Row& row) { return row.facts.item; });
-  columns.numbers("chunk", "tokens", "of a text: the policy acted after every so many",
+  columns.numbers("chunk", "tokens", "for texts: the policy acted after every so many tokens",
                   [](const Row& row) { return row.group->is_texts ? row.group->chunk : kNotMeasured; });
-  columns.numbers("seed", "", "of a task's questions", [](const Row& row) {
+  columns.numbers("seed", "", "seed of a task's questions", [](const Row& row) {
     return row.group->is_texts ? kNotMeasured : static_cast<double>(row.group->seed);
   });
   columns.numbers("is_dense", "", "1: the policy that the others are compared with",
@@ -199,19 +200,20 @@ void add_task_values(Columns& columns) {
 void add_costs(Columns& columns, double kv_bytes) {
   columns.facts("density", "", "kept / all outside the window at the last query, mean over heads", &EvalRow::density);
   columns.facts("read_share", "",
-                "read / kept at the last query, mean over heads; of policies that choose what to read",
+                "read / kept at the last query, mean over heads; only for policies that choose what to read",
                 &EvalRow::read_share);
   columns.facts("cache_tokens", "tokens", "kept at the last query, sinks and window too, mean over heads",
                 &EvalRow::cache_tokens);
   columns.numbers("cache_bytes", "bytes",
                   "cache_tokens * 2 * layers * KV heads * head_dim * bytes of a number of the run's format",
                   [kv_bytes](const Row& row) { return number_of(row.facts, row.facts.cache_tokens) * kv_bytes; });
-  columns.facts("recall", "", "of the papers' oracle, mean over heads and queries with a choice", &EvalRow::recall);
+  columns.facts("recall", "", "recall of the papers' oracle, mean over heads and queries with a choice",
+                &EvalRow::recall);
   columns.facts("mass_recall", "", "future attention of what was kept / of the oracle's choice, likewise",
                 &EvalRow::mass_recall);
   columns.facts("output_error", "", "mean over layers of the relative error of attention's output",
                 &EvalRow::output_error);
-  columns.numbers("ms_per_token", "ms", "of a text: reading it, with all that was measured; of a task: decoding",
+  columns.numbers("ms_per_token", "ms", "for a text: reading it, including all measurements; for a task: decoding",
                   [](const Row& row) {
                     const double rate = number_of(row.facts, row.facts.tokens_per_s);
                     return rate > 0 ? 1000 / rate : kNotMeasured;

@@ -103,7 +103,7 @@ int window_main(const std::vector<std::string>& words) {
   const bool bench = arguments.has("bench-ui"), startup = arguments.has("bench-startup");
   for (const char* name : {"frames", "tokens", "trace-mb", "idle", "json"}) {
     if (!arguments.has(name) || bench || (startup && std::string_view(name) == "json")) continue;
-    usage_error(("--" + std::string(name)).c_str(), "no --bench-ui", "--bench-ui");
+    usage_error(("--" + std::string(name)).c_str(), "no --bench-ui", "--bench-ui as well");
   }
   if (bench || startup) return bench_ui(arguments, options);
   AppWindow window(options);

@@ -69,7 +69,8 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
                   session.fork_run(integer_argument(arguments, "q", session.selection().q.value_or(last)));
                 },
                 of_a});
-  registry.add({"answer.copy", "Copy A's answer", "Prompt", "", "id: run id (A), or turn: of the chat, from 0", nullptr,
+  registry.add({"answer.copy", "Copy A's answer", "Prompt", "", "id: run id (A), or turn: number in the chat, from 0",
+                nullptr,
                 [&session, &ui](const nlohmann::json& arguments) { return copy_answer(session, ui, arguments); },
                 [&session]() -> std::string {
                   if (!session.a()) return "There is no run.";

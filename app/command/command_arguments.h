@@ -10,7 +10,7 @@
 namespace kvscope::app {
 
 [[noreturn]] inline void bad_argument(const char* key, const std::string& expected) {
-  usage_error(key, "missing or of the wrong kind", expected);
+  usage_error(key, "missing or not valid", expected);
 }
 
 inline bool has_argument(const nlohmann::json& arguments, const char* key) {

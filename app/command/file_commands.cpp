@@ -174,9 +174,9 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
   registry.add({"gate.drop", "Unload a gate", "Policy", "", "name: name", nullptr,
                 [&session](const nlohmann::json& arguments) { session.drop_gate(text_argument(arguments, "name")); },
                 [&session]() -> std::string {
-                  if (session.run_in_progress()) return "a run is in progress: cancel it first";
+                  if (session.run_in_progress()) return "A run is in progress. Stop it first.";
                   return session.engine().gates_to_load().empty()
-                             ? "the only loaded gates are those in the model's folder"
+                             ? "The only loaded gates are those in the model's folder."
                              : "";
                 }});
   registry.add({"file.give_up", "Stop waiting for a file", "File", "", "", nullptr,
@@ -185,7 +185,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                   session.remote().cancel();
                 },
                 [&session]() -> std::string {
-                  return slow_read() || session.remote().copying() ? "" : "the window is not waiting for a file";
+                  return slow_read() || session.remote().copying() ? "" : "The window is not waiting for a file.";
                 }});
   registry.add({"models.show", "Models and gates", "File", "Ctrl+M", "", nullptr, [&ui] { ui.models = true; }});
 }

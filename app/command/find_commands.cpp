@@ -53,9 +53,8 @@ void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui)
   const auto shown = [&session] { return session.shown_a() != nullptr; };
   registry.add(
       {"find.open", "Find tokens by text or by state", "Select", "/ Ctrl+F", "", shown, [&ui] { ui.open(ui.find); }});
-  registry.add(
-      {"find.next", "Next found token", "Select", "N", "", shown, [&session, &ui] { return step(session, ui, 1); }});
-  registry.add({"find.prev", "Previous found token", "Select", "Shift+N", "", shown,
+  registry.add({"find.next", "Next match", "Select", "N", "", shown, [&session, &ui] { return step(session, ui, 1); }});
+  registry.add({"find.prev", "Previous match", "Select", "Shift+N", "", shown,
                 [&session, &ui] { return step(session, ui, -1); }});
   registry.add({"find.set", "Search for a text", "Select", "", "text: text to find", shown,
                 [&session](const nlohmann::json& arguments) { return set(session, arguments); }});

@@ -62,8 +62,7 @@ void save_layout(UiState& ui, const views::ViewList& views, const std::string& n
   auto place = std::ranges::find(ui.own_layouts, name, &OwnLayout::name);
   if (place == ui.own_layouts.end()) {
     if (ui.own_layouts.size() == kMaxOwnLayouts)
-      usage_error("custom layouts", "there are " + std::to_string(kMaxOwnLayouts),
-                  "no more than that: remove one first");
+      usage_error("custom layouts", "there are already " + std::to_string(kMaxOwnLayouts), "", "remove one first");
     place = ui.own_layouts.insert(place, OwnLayout{});
   }
   *place = {name, ui.left, ui.right, ui.bottom, names_of(main_row(ui, views))};

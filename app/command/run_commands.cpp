@@ -140,7 +140,7 @@ void add_list_commands(CommandRegistry& registry, Session& session, UiState& ui)
 }
 
 void add_preview_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  registry.add({"run.copy_command", "Copy A as command", "Run", "Ctrl+Shift+C", "id: run id (A)",
+  registry.add({"run.copy_command", "Copy A as a command", "Run", "Ctrl+Shift+C", "id: run id (A)",
                 [&session] { return session.a() != nullptr; },
                 [&session, &ui](const nlohmann::json& arguments) {
                   const int id = integer_argument(arguments, "id", session.a()->id);
@@ -152,7 +152,7 @@ void add_preview_commands(CommandRegistry& registry, Session& session, UiState& 
                   session.messages().notify("copied the command of run " + std::to_string(id));
                   return ui.clipboard;
                 }});
-  registry.add({"prompt.copy_command", "Copy the next run as command", "Run", "", "", nullptr, [&session, &ui] {
+  registry.add({"prompt.copy_command", "Copy the next run as a command", "Run", "", "", nullptr, [&session, &ui] {
                   ui.clipboard = session.command_line();
                   session.messages().notify("copied the command for the current settings");
                   return ui.clipboard;

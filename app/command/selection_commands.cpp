@@ -77,12 +77,12 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
                   selection.token = integer_argument(arguments, "token", selection.token);
                   session.clamp_selection();
                 }});
-  registry.add(
-      {"heads.mark", "Select heads on the map", "Select", "", "heads: text, such as \"0.1-3 5.0\" (layer.head)",
-       scrubbing, [&session](const nlohmann::json& arguments) {
-         session.selection().heads = views::parse_heads(text_argument(arguments, "heads"), "heads.mark", "heads");
-       }});
-  registry.add({"heads.unmark", "Select all heads", "Select", "", "",
+  registry.add({"heads.mark", "Mark heads on the map", "Select", "", "heads: text, such as \"0.1-3 5.0\" (layer.head)",
+                scrubbing, [&session](const nlohmann::json& arguments) {
+                  session.selection().heads =
+                      views::parse_heads(text_argument(arguments, "heads"), "heads.mark", "heads");
+                }});
+  registry.add({"heads.unmark", "Clear all marks", "Select", "", "",
                 [&session] { return !session.selection().heads.empty(); },
                 [&session] { session.selection().heads = {}; }});
   add("selection.clear", "Clear the selection", "Select", "", [&session] { session.selection().token = -1; });
@@ -91,14 +91,14 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
   const auto scrub = [&](const char* id, const char* title, const char* shortcut, auto action) {
     add(id, title, "Time", shortcut, [scrubber, action]() mutable { action(scrubber); });
   };
-  scrub("scrub.next", "Forward one step", ". right", [](Scrubber& s) { s.step(1); });
-  scrub("scrub.prev", "Back one step", ", left", [](Scrubber& s) { s.step(-1); });
-  scrub("scrub.next_16", "Forward 16 steps", "Shift+. Shift+right", [](Scrubber& s) { s.step(16); });
-  scrub("scrub.prev_16", "Back 16 steps", "Shift+, Shift+left", [](Scrubber& s) { s.step(-16); });
+  scrub("scrub.next", "Forward one query", ". right", [](Scrubber& s) { s.step(1); });
+  scrub("scrub.prev", "Back one query", ", left", [](Scrubber& s) { s.step(-1); });
+  scrub("scrub.next_16", "Forward 16 queries", "Shift+. Shift+right", [](Scrubber& s) { s.step(16); });
+  scrub("scrub.prev_16", "Back 16 queries", "Shift+, Shift+left", [](Scrubber& s) { s.step(-16); });
   scrub("scrub.next_eviction", "Next eviction of this head", "Ctrl+right", [](Scrubber& s) { s.step_event(1); });
   scrub("scrub.prev_eviction", "Previous eviction of this head", "Ctrl+left", [](Scrubber& s) { s.step_event(-1); });
-  scrub("scrub.home", "First position", "home", [](Scrubber& s) { s.go(0); });
-  scrub("scrub.end", "Live edge", "end L", [](Scrubber& s) { s.go_live(); });
+  scrub("scrub.home", "First query", "home", [](Scrubber& s) { s.go(0); });
+  scrub("scrub.end", "Newest query (live)", "end L", [](Scrubber& s) { s.go_live(); });
   scrub("play.toggle", "Play or pause", "space", [](Scrubber& s) {
     s.selection().play.on = !s.selection().play.on;
     s.selection().play.carry = 0;
@@ -111,7 +111,7 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
                     bad_argument("speed", "1 to " + std::to_string(views::kMaxPlaySpeed) + " queries per second");
                   scrubber.selection().play.speed = speed;
                 }});
-  registry.add({"scrub.to", "Go to a position", "Time", "", "q: number", scrubbing,
+  registry.add({"scrub.to", "Go to a query", "Time", "", "q: number", scrubbing,
                 [scrubber](const nlohmann::json& arguments) mutable {
                   scrubber.go(integer_argument(arguments, "q", scrubber.q()));
                   return scrubber.q();

@@ -130,7 +130,7 @@ void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui)
         const views::TokenSpan span = span_argument(session, arguments);
         session.selection().brush = has_argument(arguments, "begin") ? span : views::TokenSpan{};
       },
-      "begin, end: tokens; none unmarks");
+      "begin, end: tokens; leave empty to unmark");
   add("view.zoom_in", "Zoom in", "Time", "= W Shift+= Shift++ +", [&session] { zoom(session, views::kZoomStep); });
   add("view.zoom_out", "Zoom out", "Time", "- S", [&session] { zoom(session, 1 / views::kZoomStep); });
   add("view.pan_left", "Pan back in time", "Time", "A", [&session] { pan(session, -views::kPanStep); });
@@ -138,7 +138,7 @@ void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui)
   add(
       "view.range", "Show a part of the run", "Time", "",
       [&session](const nlohmann::json& arguments) { return set_range(session, arguments); },
-      "begin, end: queries; none for the whole run");
+      "begin, end: queries; leave empty for the whole run");
   add(
       "go.to", "Go to a token or query by number", "Time", "Ctrl+G",
       [&session, &ui](const nlohmann::json& arguments) { go_to(session, ui, arguments); },

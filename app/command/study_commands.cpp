@@ -148,7 +148,7 @@ void add_study_commands(CommandRegistry& registry, Session& session, UiState& ui
   add("study.next", "Next point of the study", "Alt+Right", "", [&session] { step(session, 1); });
   add("study.previous", "Previous point of the study", "Alt+Left", "", [&session] { step(session, -1); });
   registry.add({.id = "study.open_point",
-                .title = "Open the run of the study's point",
+                .title = "Open this point's run",
                 .group = "Study",
                 .shortcut = "Alt+Enter",
                 .run = [&session] { session.open_study_point(); },

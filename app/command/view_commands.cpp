@@ -78,7 +78,7 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
     registry.add(command(std::string("view.colour_") + name, title, "View", std::to_string(number++),
                          [&session, mode = mode] { session.selection().colour = mode; }));
   }
-  registry.add(command("view.layers", "Show tokens as text or as layers by tokens", "View", "T",
+  registry.add(command("view.layers", "Show tokens as text or by layer", "View", "T",
                        [&session] { session.selection().layers = !session.selection().layers; }));
   registry.add(command(
       "view.metric", "Next metric of the map", "View", "M",
@@ -157,11 +157,12 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   add("policy.all_parameters", "Show or hide advanced settings", "", [&ui] { ui.all_parameters = !ui.all_parameters; });
   add("view.theme", "Switch between light and dark theme", "", [&ui] { ui.dark = !ui.dark; });
   registry.add(command(
-      "view.colours", "Colours of the maps: viridis or cividis", "View", "",
+      "view.colours", "Map colours: viridis or cividis", "View", "",
       [&ui](const nlohmann::json& arguments) { choose_colours(ui, arguments); }, "name: name (the other one)"));
-  add("view.larger", "Larger", "Ctrl+= Ctrl++ Ctrl+Shift+=", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
-  add("view.smaller", "Smaller", "Ctrl+-", [&ui] { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
-  add("view.normal_size", "Normal size", "Ctrl+0", [&ui] { ui.zoom = 1; });
+  add("view.larger", "Larger interface",
+      "Ctrl+= Ctrl++ Ctrl+Shift+=", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
+  add("view.smaller", "Smaller interface", "Ctrl+-", [&ui] { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
+  add("view.normal_size", "Normal interface size", "Ctrl+0", [&ui] { ui.zoom = 1; });
   add("focus.next", "Keyboard: next part of the window", "Tab F6", [&ui] { ui.keyboard = true, ui.focus_step = 1; });
   add("focus.previous", "Keyboard: previous part of the window", "Shift+Tab Shift+F6",
       [&ui] { ui.keyboard = true, ui.focus_step = -1; });

@@ -91,7 +91,7 @@ std::string EngineEnd::missing_torch() const {
   for (const std::string& line : said) {
     const bool absent = (has(line, "libtorch") || has(line, "libc10")) && has(line, "cannot open shared object");
     if (!absent && !(has(line, "symbol lookup error") && has(line, "undefined symbol"))) continue;
-    return std::string(absent ? "LibTorch is missing" : "this LibTorch has another version") +
+    return std::string(absent ? "LibTorch is missing" : "this LibTorch has the wrong version") +
            ": pip install 'kvscope[engine]', or install torch " + std::string(kTorchVersion) +
            " and set KVSCOPE_TORCH to its folder";
   }

@@ -95,7 +95,7 @@ class Sender {
     if (why.empty()) why = status ? describe_wait_status(*status) : "the connection ended";
     throw_remote(file_, ExitCode::resource, when + escape_for_terminal(why),
                  own_ssh().empty() ? "try ssh " + shell_quote(file_.host) + ", which must work without a password"
-                                   : "KVSCOPE_SSH is " + in_quotes(own_ssh()));
+                                   : "check KVSCOPE_SSH, which is " + in_quotes(own_ssh()));
   }
 
   std::uint64_t done = 0, total = 0;
@@ -128,7 +128,7 @@ std::string read_state(const RemoteFile& file, Sender& sender) {
     if (end == std::string::npos && start.size() < kMostStart) continue;
     if (end == std::string::npos) break;
     std::string state = start.substr(at + kMark.size(), end - at - kMark.size());
-    if (state == "missing") throw_remote(file, ExitCode::bad_input, "no such file, or it may not be read");
+    if (state == "missing") throw_remote(file, ExitCode::bad_input, "no such file, or no permission to read it");
     if (state == "folder") throw_remote(file, ExitCode::bad_input, "a folder", remote_model_hint(file.word));
     return state;
   }
@@ -174,7 +174,7 @@ void receive_file(const RemoteFile& file, Sender& sender, const fs::path& target
     more = sender.receive(bytes);
     if (start.size() < kHdf5Signature.size()) start += bytes.substr(0, kHdf5Signature.size());
     if (start.substr(0, kHdf5Signature.size()) != kHdf5Signature.substr(0, start.size()))
-      throw_remote(file, ExitCode::bad_input, "no HDF5 file", "name a trace or study that KVScope wrote");
+      throw_remote(file, ExitCode::bad_input, "not an HDF5 file", "give a trace or study that KVScope wrote");
     out.write(bytes);
     sender.done += bytes.size();
   }
@@ -220,8 +220,9 @@ fs::path copy_remote(const RemoteFile& file, const CopyProgress& progress, std::
   const std::string state = read_state(file, sender);
   const char* end = state.data() + state.size();
   if (std::from_chars(state.data(), end, sender.total).ec != std::errc())
-    throw_remote(file, ExitCode::resource, "its size is not known there", "the other machine needs the program stat");
-  if (sender.total == 0) throw_remote(file, ExitCode::bad_input, "no HDF5 file", "it is empty");
+    throw_remote(file, ExitCode::resource, "its size cannot be read there",
+                 "install the program stat on the other machine");
+  if (sender.total == 0) throw_remote(file, ExitCode::bad_input, "an empty file", "create the trace or study again");
   const fs::path folder = remote_cache() / hex_text(fnv1a64(file.host + '\n' + file.path + '\n' + state));
   const fs::path target = folder / fs::path(file.path).filename();
   std::error_code error;

@@ -118,17 +118,17 @@ void EngineLink::request_load() {
 }
 
 void EngineLink::check_idle() const {
-  if (run_in_progress()) usage_error("model", "a run is in progress", "", "cancel it first");
+  if (run_in_progress()) usage_error("model", "a run is in progress", "", "stop it first");
 }
 
 void EngineLink::check_ready() const {
-  if (run_in_progress()) usage_error("run", "a run is in progress", "", "cancel it first");
+  if (run_in_progress()) usage_error("run", "a run is in progress", "", "stop it first");
   if (!client_ || !model_) usage_error("run", "no model is loaded");
   if (state_ != EngineState::ready)
     usage_error(
         "run",
         state_ == EngineState::dead ? "the engine has stopped" : "the engine is " + std::string(to_string(state_)), "",
-        "restart it");
+        state_ == EngineState::dead ? "restart it" : "wait until it is ready");
 }
 
 bool has_weights_of(const ModelInfo& model, const std::string& name, const std::string& weights_hash) {
@@ -177,7 +177,7 @@ void EngineLink::change_policy(const PolicySpec& policy) {
 void EngineLink::cancel_run() {
   if (!client_ || !run_in_progress()) return;
   client_->cancel(run_request_);
-  messages_.notify("cancelling at the next token");
+  messages_.notify("stopping at the next token");
 }
 
 // ------------------------------------------------------------------------------------------------ what it says
@@ -377,7 +377,7 @@ void EngineLink::ended(const nlohmann::json& event) {
     text = "The engine cannot start: " + torch + ".";
   else if (!end.said.empty())
     text += " Its last message: " + escape_for_terminal(end.said.back()) + ".";
-  if (was_running) text += " All tokens up to the last one are kept.";
+  if (was_running) text += " All decoded tokens are kept.";
   messages_.add_engine_error(text, was_running ? "Restart and resume" : "Restart engine",
                              was_running ? "run.resume" : "engine.restart");
 }

@@ -46,7 +46,7 @@ std::optional<Obstacle> of_other_model(const Session& session) {
   const ModelInfo &open = *session.engine().model(), &of_a = session.a()->run->model;
   if (has_weights_of(open, of_a.name, of_a.weights_hash)) return std::nullopt;
   const std::string text = open.name == of_a.name
-                               ? "The open model is also named " + of_a.name + ", but has other weights than A's."
+                               ? "The open model is also named " + of_a.name + ", but its weights differ from A's."
                                : "The open model is " + open.name + "; A's is " + of_a.name + ".";
   return Obstacle{.text = text, .remedies = {open_model_of(session, of_a)}};
 }

@@ -86,7 +86,7 @@ bool check_model(const MeasuredPoint& point, const PointPlace& place, PointSourc
   const ModelInfo& model = *place.model;
   if (has_weights_of(model, name, point.weights_hash)) return true;
   if (model.name == name)
-    return refuse_model("The open model is also named " + name + ", but has other weights than the study's.");
+    return refuse_model("The open model is also named " + name + ", but its weights differ from the study's.");
   return refuse_model("The open model is " + model.name + "; the study used " + name + ".");
 }
 
@@ -131,7 +131,7 @@ void describe(const MeasuredPoint& point, const PointPlace& place, PointSources&
     gates += (gates.empty() ? "" : ", ") + fs::path(path).filename().string();
   auto& from = sources.run.from;
   from.push_back("Policy " + point.policy + (gates.empty() ? "" : " with the gate " + gates) +
-                 (point.heads.empty() ? "" : " and the study's heads") + ", after every " +
+                 (point.heads.empty() ? "" : " and the study's heads") + ", acting after every " +
                  (point.chunk == 1 ? "token" : std::to_string(point.chunk) + " tokens") + ".");
   from.push_back(std::to_string(point.length) + " tokens of " + sources.text + "; the hash matches the study's.");
   const ModelInfo& model = *place.model;

@@ -227,7 +227,7 @@ void Session::swap() {
 }
 
 void Session::remove_run(int id) {
-  if (id == runs_.newest_begun() && run_in_progress()) usage_error("run", "it is in progress", "", "cancel it first");
+  if (id == runs_.newest_begun() && run_in_progress()) usage_error("run", "it is in progress", "", "stop it first");
   if (a() && a()->id == id) preview_.clear();
   runs_.remove(id);
   update_shown();

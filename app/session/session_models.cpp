@@ -83,7 +83,8 @@ void Session::turn_to(const std::string& model, bool keep_last) {
   const PolicySpec wants = known ? known->policy : forced.wanted && policy == forced.taken ? *forced.wanted : policy;
   std::string changed;
   if (wants_raw != raw) changed = wants_raw ? "Chat is off" : "Chat is on";
-  if (!(wants == policy)) changed += (changed.empty() ? "the policy is " : ", the policy ") + method_name(wants.name);
+  if (!(wants == policy))
+    changed += (changed.empty() ? "the policy is " : ", the policy is ") + method_name(wants.name);
   if (changed.empty() && wants.unwritten == policy.unwritten) return;
   next_run_.set_raw(wants_raw);
   next_run_.set_policy(wants);

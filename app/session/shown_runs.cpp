@@ -20,7 +20,7 @@ views::ShownRun shown(const RunEntry* entry, const std::string& letter) {
 
 // A run that goes on has left the preview of it behind, if only by the token that is being decoded.
 std::string preview_label(const RunRecord& preview, const RunRecord& a) {
-  const std::string gate = gate_of(preview), label = "preview of A" + (gate.empty() ? "" : " by gate " + gate);
+  const std::string gate = gate_of(preview), label = "preview of A" + (gate.empty() ? "" : " with gate " + gate);
   if (preview.n_tokens() >= a.n_tokens() && a.status != RunStatus::running) return label;
   return label + ", up to q " + std::to_string(preview.n_tokens() - 1);
 }
@@ -29,8 +29,8 @@ std::string preview_label(const RunRecord& preview, const RunRecord& a) {
 void tell_gates_apart(views::ShownRun& a, views::ShownRun& b) {
   const std::string gate_a = gate_of(*a.run), gate_b = gate_of(*b.run);
   if (gate_a.empty() || gate_b.empty() || gate_a == gate_b || a.run->policy.name != b.run->policy.name) return;
-  a.label += " by gate " + gate_a;
-  b.label += " by gate " + gate_b;
+  a.label += " with gate " + gate_a;
+  b.label += " with gate " + gate_b;
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ void draw_banners(Panel& panel) {
   const std::size_t first = foremost(banners);
   for (std::size_t i = 0; i < banners.size(); ++i) {
     if (!all && i != first) continue;
-    draw_banner(panel, banners[i], "banner." + std::to_string(i), i != first ? "" : all ? "Fold" : fold);
+    draw_banner(panel, banners[i], "banner." + std::to_string(i), i != first ? "" : all ? "Less" : fold);
   }
 }
 

@@ -50,7 +50,7 @@ struct BudgetWords {
 std::string asked_of(const BudgetSpec& budget, const std::string& tokens) {
   const std::string text = budget_text(budget);
   if (budget.kind == BudgetSpec::Kind::tokens) return text + " of " + tokens;
-  return text + (budget.kind == BudgetSpec::Kind::keep ? " of " : " on ") + tokens + " tokens";
+  return text + (budget.kind == BudgetSpec::Kind::keep ? " of " : " compression of ") + tokens + " tokens";
 }
 
 // What a run of that length would keep. Never what one kept: the budget is the panel's, and no run may have had it.

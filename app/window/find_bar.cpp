@@ -58,7 +58,7 @@ bool draw_field(Panel& panel, TextField& field, const char* hint, const char* it
 
 std::string what_is_wrong(const Error& error) {
   const Error::Parts& parts = error.parts();
-  return parts.expected.empty() ? parts.found : parts.found + " needs " + parts.expected;
+  return parts.expected.empty() ? parts.found : parts.found + ": expected " + parts.expected;
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ bool draw_pin_buttons(Panel& panel, int pin, bool here) {
   ImGui::EndDisabled();
   panel.item("notes.go." + letter);
   tooltip(panel,
-          here ? "Go to this layer, head and token" : "Not in the shown run. The line on the left has the reason.");
+          here ? "Go to this layer, head and token" : "Not in the shown run. The line on the left gives the reason.");
   if (is_pressed_by_keys(panel, {Stop::Kind::go, pin}) || clicked) {
     panel.run("pin.go", {{"letter", letter}});
     panel.ui.notes = false;

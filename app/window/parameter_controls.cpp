@@ -144,7 +144,7 @@ void draw_gates_own(Panel& panel, const ParameterInfo& info) {
   const std::optional<double> own = own_number(asked, info.name, panel.session.engine().gates());
   if (!own || *own == asked.value(info.name)) return;
   const views::FontScope font(panel.theme().fonts.small);
-  const std::string note = "the gate's value: " + brief_value(info, *own);
+  const std::string note = "gate default: " + brief_value(info, *own);
   wrapped_text_in(panel.theme().palette.warn, note);
   panel.services.items->add_text("policy." + std::string(info.name) + ".own", views::last_item(), note);
 }

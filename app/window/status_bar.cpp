@@ -32,8 +32,8 @@ std::string words_of_shown(Session& session) {
   if (!a) return text;
   const int divergence = session.divergence();
   if (session.shown_b() && !session.shown_b()->preview) {
-    text = divergence < 0 ? "A and B: same tokens    "
-                          : "A and B differ from token " + std::to_string(divergence) + "    ";
+    text =
+        divergence < 0 ? "A and B: same tokens    " : "A and B diverge at token " + std::to_string(divergence) + "    ";
   }
   if (!session.shown_b() && session.b() && session.b()->run->n_tokens() > 0) {
     const std::string& model = session.b()->run->model.name;
@@ -81,7 +81,10 @@ void draw_task(Panel& panel) {
   } else if (session.messages().notice_is_fresh()) {
     text = escape_for_terminal(session.messages().notice(), 300);
   } else {
-    text = "engine " + std::string(to_string(session.engine().state()));
+    text = session.engine().state() == EngineState::dead ? "engine stopped"
+           : session.engine().state() == EngineState::none
+               ? "no engine"
+               : "engine " + std::string(to_string(session.engine().state()));
     colour = palette.muted;
   }
   views::text_in(colour, text);

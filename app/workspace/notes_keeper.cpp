@@ -113,7 +113,7 @@ RunNotes NotesKeeper::take_run(const RunEntry& entry, const std::vector<RunNotes
   if (it == file.end()) {
     if (in_place != file.end() && !saved_.contains(entry.id))
       warn("The notes file of " + entry.trace_path +
-           " belongs to other runs than the trace has now. It is left unchanged.");
+           " is for runs that the trace no longer has. It is left unchanged.");
     return none;
   }
   int dropped = 0;

@@ -75,7 +75,7 @@ void add_policy(const PolicySpec& before, const PolicySpec& after, Changes& chan
 
 std::string title_of(const std::string& name) {
   if (name == "kv_head") return "head";
-  if (name == "q") return "position";
+  if (name == "q") return "query";
   if (name == "max_tokens") return "answer length";
   if (name == "raw") return "chat";
   if (name == "output_error") return "output error measurement";
@@ -90,8 +90,8 @@ std::string title_of(const std::string& name) {
   if (name == "play_loop") return "loop playback";
   if (name == "layers") return "rows of the strip";
   if (name == "metric_chosen") return "metric";
-  if (name == "heads") return "selected heads";
-  if (name == "runs") return "selected runs";
+  if (name == "heads") return "marked heads";
+  if (name == "runs") return "set of runs";
   if (name == "board_heads") return "global heads";
   if (name == "board_context") return "context length";
   if (name == "map_range" || name == "map_range_b" || name == "map_fit" || name == "map_lock") return "map scale";

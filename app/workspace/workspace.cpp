@@ -137,7 +137,7 @@ void Workspace::look_for_folder() {
   looked_at_ = options_.clock();
   if (!folder_.try_again()) return;
   take_back(session_.messages(), kNothingKept);
-  session_.messages().notify("runs and settings will be restored at the next launch again");
+  session_.messages().notify("saving works again: runs and settings will be restored at the next launch");
 }
 
 bool Workspace::keeps_all() const {
@@ -253,7 +253,7 @@ bool Workspace::finish(std::chrono::milliseconds patience) {
 // ------------------------------------------------------------------------------------------------ commands
 
 void Workspace::clear() {
-  if (session_.run_in_progress()) usage_error("run", "a run is in progress", "", "cancel it first");
+  if (session_.run_in_progress()) usage_error("run", "a run is in progress", "", "stop it first");
   WorkspaceState state = undo_.history().present();
   const bool raw = state.parameters.raw;
   state.parameters = NextRun::defaults();

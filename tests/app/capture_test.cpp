@@ -90,7 +90,7 @@ TEST_CASE("capture --resume names what is not as it was") {
   }
   SECTION("a prompt less") {
     write_prompts(folder, kPrompts - 1);
-    expected = "prompt 6: a run of the capture; expected one of 6 prompts";
+    expected = "prompt 6: not in this capture; expected one of 6 prompts";
   }
   check_error_line(other.run(), 2, expected);
   CHECK(test::read_text(whole) == before);

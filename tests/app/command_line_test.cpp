@@ -150,7 +150,7 @@ TEST_CASE("A typing error is named with what was meant") {
   check_error_line(kvscope_run({"rnu"}), 1, "did you mean kvscope run?");
   check_error_line(kvscope_run({"run", "x", "--promt", "y"}), 1, "--promt: unknown option of kvscope run");
   check_error_line(kvscope_run({"run", "x", "--promt", "y"}), 1, "did you mean --prompt?");
-  check_error_line(kvscope_run({"run", "x", "--max-tokens"}), 1, "--max-tokens: nothing after it; expected N");
+  check_error_line(kvscope_run({"run", "x", "--max-tokens"}), 1, "--max-tokens: no value given; expected N");
   check_error_line(kvscope_run({"run"}), 1, "too few arguments");
   check_error_line(kvscope_run({"doctor", "extra"}), 1, "extra: one argument too many");
   check_error_line(kvscope_run({"--nonsense"}), 1, "--nonsense");
@@ -284,7 +284,7 @@ TEST_CASE("An engine without LibTorch, or with another version of it, is one lin
           "file: No such file or directory"),
       3, "LibTorch is missing: pip install 'kvscope[engine]'");
   check_error_line(run("kvscope-engine: symbol lookup error: kvscope-engine: undefined symbol: _ZN3c105ErrorD1Ev"), 3,
-                   "this LibTorch has another version");
+                   "this LibTorch has the wrong version");
 }
 
 TEST_CASE("run streams the answer to stdout and nothing else") {

@@ -382,13 +382,13 @@ TEST_CASE("a run by one gate of a kind is previewed and told by the name of the 
   CHECK(preview.policy == session.a()->run->policy);
   CHECK(gate_of(preview) == "b-most");
   CHECK(preview.scores.row(0, 0)[2] != session.a()->run->scores.row(0, 0)[2]);
-  CHECK(session.shown_b()->label == "preview of A by gate b-most");
+  CHECK(session.shown_b()->label == "preview of A with gate b-most");
   CHECK_FALSE(session.has_parameters_policy(*session.a()->run));
 
   session.decode_again();
   test::poll_until(session, [&] { return ended() && session.shown_b() && !session.shown_b()->preview; });
-  CHECK(session.shown_a()->label == "A by gate a-half");
-  CHECK(session.shown_b()->label == "B by gate b-most");
+  CHECK(session.shown_a()->label == "A with gate a-half");
+  CHECK(session.shown_b()->label == "B with gate b-most");
   CHECK(session.has_parameters_policy(*session.b()->run));
   CHECK(session.b()->run->command_line.find("gates/b-most") != std::string::npos);
 }

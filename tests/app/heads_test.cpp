@@ -117,7 +117,7 @@ TEST_CASE("heads refuses what cannot be said, read or written in one line, and w
                                                      "0\t0\t0\t0\n0\t0\t0\t0\n0\t0\t0\t0.5\n";
   const std::vector<std::string> words = {"heads",   "--import", "rlkv:" + at("w"), model,
                                           "--count", "3",        "--export",        "duo:" + at("duo")};
-  check_error_line(kvscope_run(words), 1, "--sinks: not given; expected tokens");
+  check_error_line(kvscope_run(words), 1, "--sinks: not given; expected a number of tokens");
   CHECK(files_in(folder.path()) == n);
   auto sized = words;
   sized.insert(sized.end(), {"--sinks", "2", "--window", "8"});

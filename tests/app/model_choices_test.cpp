@@ -86,7 +86,7 @@ TEST_CASE("A model that is opened again has the policy, the gate and the chat th
     CHECK(start.chosen() == of_plain);
     start.open(chatty);
     CHECK(start.chosen() == of_chatty);
-    CHECK_THAT(start.log(), Catch::Contains("chatty: Chat is on, the policy WG-KV, as last used with this model"));
+    CHECK_THAT(start.log(), Catch::Contains("chatty: Chat is on, the policy is WG-KV, as last used with this model"));
     start.workspace.undo().undo();
     CHECK(start.chosen().starts_with(of_plain));
     start.workspace.undo().redo();

@@ -57,7 +57,7 @@ TEST_CASE("inspect says what a raw prompt begins with, and warns of an add_bos_t
   CHECK_THAT(shown.out, Catch::Contains("a raw prompt begins with: (nothing)"));
   CHECK(n_warnings(shown.err) == 1);
   CHECK_THAT(shown.err,
-             Catch::Contains("add_bos_token: true, but the post_processor of tokenizer.json puts none before"));
+             Catch::Contains("add_bos_token: true, but the post_processor of tokenizer.json puts no token before"));
   const json object = json::parse(scene.run({"inspect", "--json"}).out);
   CHECK(object["raw_prompt_begins_with"] == "(nothing)");
   CHECK(object["warnings"].size() == 1);

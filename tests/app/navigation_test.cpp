@@ -167,7 +167,7 @@ TEST_CASE("In the window one searches, goes to a query, zooms and plays by the k
   window.wait({{"/ui/text_input", true}});
   window.type("score>");
   window.frames(3);
-  CHECK(window.text("find.line") == "\"score>\" needs a number after \"score>\"");
+  CHECK(window.text("find.line") == "\"score>\": expected a number after \"score>\"");
   window.click("find.close");
   window.frames(2);
   window.key("ctrl+f");

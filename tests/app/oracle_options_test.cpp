@@ -125,7 +125,7 @@ TEST_CASE("where an oracle's option has no meaning, one line says where it has")
   const auto trace = folder / "t.h5";
   save_trace(trace, random_run(3), false);
   check_error_line(kvscope_run({"heads", trace.string(), "--oracle", "capacity=pooled"}), 1,
-                   "unknown option of kvscope heads; hint: of kvscope run, ");
+                   "unknown option of kvscope heads; hint: it is an option of kvscope run, ");
   check_error_line(kvscope_run({"eval", model, "--oracle", "capacity=pooled"}), 1,
                    "kvscope run, capture, score, what-if, compare take one");
   check_error_line(kvscope_run({"what-if", trace.string(), "full", "--oracle", "agg=mean"}), 1,

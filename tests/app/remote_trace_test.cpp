@@ -139,8 +139,8 @@ TEST_CASE("A copy that cannot be made is one line with the right exit code, and 
                  "me@gpu01:a.h5: ssh failed: me@gpu01: Permission denied (publickey).");
   check_one_line(machine.run({"inspect", "gpu01:none.h5"}), 2, "gpu01:none.h5: no such file");
   check_one_line(machine.run({"inspect", "gpu01:folder.h5"}), 2, "a folder");
-  check_one_line(machine.run({"inspect", "gpu01:text.h5"}), 2, "gpu01:text.h5: no HDF5 file");
-  check_one_line(machine.run({"inspect", "gpu01:empty.h5"}), 2, "gpu01:empty.h5: no HDF5 file");
+  check_one_line(machine.run({"inspect", "gpu01:text.h5"}), 2, "gpu01:text.h5: not an HDF5 file");
+  check_one_line(machine.run({"inspect", "gpu01:empty.h5"}), 2, "gpu01:empty.h5: an empty file");
   check_one_line(breaking.run({"inspect", "gpu01:a.h5"}), 3, "gpu01:a.h5: it ended after");
   test::Launch without = machine.launch({"inspect", "gpu01:a.h5"});
   without.environment["KVSCOPE_SSH"] = "/no/such/ssh";

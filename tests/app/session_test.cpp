@@ -153,7 +153,7 @@ TEST_CASE("A preview that would not be honest is refused with the reason") {
   CHECK(session.preview().note().find("window") != std::string::npos);
 }
 
-// W6: "prefill 11 / 12" stood there during the whole answer, "cancelling at the next token" ever after.
+// W6: "prefill 11 / 12" stood there during the whole answer, "stopping at the next token" ever after.
 TEST_CASE("The progress of a run is that of what it does, and a stopped one says where it stopped") {
   Fixture fixture("--slow 10");
   Session& session = fixture.session;

@@ -177,7 +177,7 @@ TEST_CASE(
   program.run("run.show", {{"id", 1}});
   for (const int id : {3, 4, 5}) program.run("runs.choose", {{"id", id}});
   CHECK((set == std::vector{1, 3, 4, 5} && shown() == 3));
-  CHECK(program.title("edit.undo") == "Undo selected runs");
+  CHECK(program.title("edit.undo") == "Undo set of runs");
   program.run("runs.choose", {{"id", 1}});
   CHECK((set == std::vector{3, 4, 5} && shown() == 2));
   program.run("run.remove", {{"id", 4}});

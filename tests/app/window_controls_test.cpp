@@ -91,7 +91,7 @@ TEST_CASE("Sliders reach what a parameter may be, with the decimals that they sh
   window.frames(2);
   CHECK(window.text("policy.full") == "disabled 0.500");  // its own share of this model's heads
   CHECK(window.text("policy.heads_note") ==
-        "12 of 24 heads global = 50 %, A: every fourth layer from layer 0, and the last");
+        "12 of 24 heads global (50 %), A: every fourth layer from layer 0, and the last");
 }
 
 // W16: SP-KV took window 128 although the gate file said 64, and nothing on the screen said so.
@@ -109,9 +109,9 @@ TEST_CASE("The panel shows the gate's own numbers, and beside one that was writt
   window.command("policy.set", {{"parameter", "threshold"}, {"value", 0.5}});  // the method's own, but written
   window.frames(3);
   CHECK(window.text("policy.window") == "20");
-  CHECK(window.text("policy.window.own") == "the gate's value: 64");
+  CHECK(window.text("policy.window.own") == "gate default: 64");
   CHECK(window.text("policy.threshold") == "0.50");
-  CHECK(window.text("policy.threshold.own") == "the gate's value: 0.75");
+  CHECK(window.text("policy.threshold.own") == "gate default: 0.75");
 }
 
 // W16: a threshold of 0.5375 stood there as 0.54, a budget of 12.5 % as 12 %.

@@ -231,7 +231,7 @@ TEST_CASE("gate: a scorer of another method, or with a window other than its del
   CHECK_THAT(line(R"({"method":"kvpop","scorer":"x"})"), Catch::Contains("scorer: \"x\"; expected mlstm"));
   CHECK_THAT(line(R"({"method":"kvpop","scorer":"mlstm"})"), Catch::Contains("delay: missing"));
   CHECK_THAT(line(R"({"method":"kvpop","scorer":"mlstm","delay":64,"window":32})"),
-             Catch::Contains("window: 32, other than the delay; expected 64"));
+             Catch::Contains("window: 32, which differs from the delay; expected 64"));
 }
 
 TEST_CASE("gate: where nothing stands, the error lists what could", "[core][gate]") {

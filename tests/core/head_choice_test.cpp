@@ -169,6 +169,6 @@ TEST_CASE("a number of heads that the model or the cap has no room for is refuse
     return test::error_of([&] { choose_global(kShape, values, question); });
   };
   CHECK(refused({.rule = ChoiceRule::d, .n_global = 13}).find("0 to 12") != std::string::npos);
-  CHECK(refused({.rule = ChoiceRule::capped, .n_global = 9, .cap = 2}).find("at most 8; hint: a greater --cap") !=
+  CHECK(refused({.rule = ChoiceRule::capped, .n_global = 9, .cap = 2}).find("at most 8; hint: raise --cap") !=
         std::string::npos);
 }

@@ -63,7 +63,7 @@ TEST_CASE("heads: the densest are chosen, ties go to the lower layer, then the l
   CHECK(tied.n_tied_chosen == 1);
   REQUIRE(warnings_of(tied).size() == 1);
   CHECK(warnings_of(tied)[0] ==
-        "heads 0.2, 1.2 (layer.head) keep equally many tokens, but only 1 of them are global: the first ones");
+        "heads 0.2, 1.2 (layer.head) keep the same number of tokens, but only 1 of them is global: the first one");
   CHECK(warnings_of(densest_heads({&run}, 2.0 / 6)).empty());
 }
 

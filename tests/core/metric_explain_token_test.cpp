@@ -141,11 +141,10 @@ TEST_CASE("explain_token: of a pool the lowest that stayed in any head is named"
   CHECK(run.evict_at.row(0, 1) ==
         std::vector<std::int32_t>{kNever, kNever, 6, kNever, 8, 7, kNever, kUndecided, kUndecided});
   CHECK(explain(run, 1, 8) ==
-        "Token 1 \" the\" was evicted from layer 0 head 0 at query 5: effective score −1.00 ranked below the pool "
+        "Token 1 \" the\" was evicted from layer 0 head 0 at query 5: its effective score −1.00 was below the pool "
         "cutoff of 0.50 (margin 1.50). The shared pool was full. This run has no oracle, so there is no verdict.");
   // The contest names the strongest that the head lost; the others are told by their own scores.
-  CHECK_THAT(explain(run, 3, 8),
-             Catch::Matchers::Contains("effective score −2.00 ranked below the pool cutoff of 0.50"));
+  CHECK_THAT(explain(run, 3, 8), Catch::Matchers::Contains("effective score −2.00 was below the pool cutoff of 0.50"));
   CHECK_THAT(
       explain_token(run, 0, 1, 2, 8),
       Catch::Matchers::Contains("equalled the pool cutoff of 0.50. Ties keep the older token, then the one in the "

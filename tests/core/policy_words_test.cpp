@@ -65,11 +65,11 @@ TEST_CASE("uses: a parameter that the others make meaningless is said to be", "[
 
 TEST_CASE("heads_note: how many heads are global, and by which rule", "[core][policy]") {
   CHECK(heads_note("hybrid:heads=a") ==
-        "12 of 24 heads global = 50 %, A: every fourth layer from layer 0, and the last");
+        "12 of 24 heads global (50 %), A: every fourth layer from layer 0, and the last");
   CHECK(heads_note("hybrid:heads=b") ==
-        "8 of 24 heads global = 33.3 %, B: every fourth layer from layer 3, and the last");
-  CHECK(heads_note("hybrid:heads=c,full=0.25") == "6 of 24 heads global = 25 %, C: drawn at random with the seed");
-  CHECK(heads_note("duo:full=0.5") == "12 of 24 heads full = 50 %");
+        "8 of 24 heads global (33.3 %), B: every fourth layer from layer 3, and the last");
+  CHECK(heads_note("hybrid:heads=c,full=0.25") == "6 of 24 heads global (25 %), C: drawn at random with the seed");
+  CHECK(heads_note("duo:full=0.5") == "12 of 24 heads global (50 %)");
 }
 
 TEST_CASE("policy_at: the parameters that hold at a query", "[core][policy]") {

@@ -103,7 +103,7 @@ TEST_CASE("add_bos_token and add_eos_token that the post-processor does not foll
   const auto c = GENERATE(values<Case>({
       {"add_bos_token", true, ""},  // <|im_start|> is put there
       {"add_bos_token", false, "add_bos_token: false, but the post_processor of tokenizer.json puts a token before"},
-      {"add_eos_token", true, "add_eos_token: true, but the post_processor of tokenizer.json puts none after"},
+      {"add_eos_token", true, "add_eos_token: true, but the post_processor of tokenizer.json puts no token after"},
       {"add_eos_token", false, ""},
   }));
   Small small;

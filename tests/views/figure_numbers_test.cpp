@@ -82,7 +82,7 @@ TEST_CASE("B minus A is the difference of both maps, and of a run with itself no
   RunRecord other = b;
   other.ids[60] += 1;
   const RunRecord* parted[] = {&a, &other};
-  CHECK_THROWS_WITH(layer_head_map_figure(parted, options, {}), Catch::Contains("tokens differ from 60 on"));
+  CHECK_THROWS_WITH(layer_head_map_figure(parted, options, {}), Catch::Contains("tokens diverge at 60"));
   options.q = 59;
   CHECK_NOTHROW(layer_head_map_figure(parted, options, {}));
   options.q = -1;

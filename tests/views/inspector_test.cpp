@@ -59,7 +59,7 @@ TEST_CASE("The inspector says a policy by its title and a line a parameter, its 
   s.draw();
   CHECK(s.text("hint") == s.a.run->policy.to_string());
   const ItemRect window = *s.window.items.find("inspector.policy.window");
-  CHECK(s.window.written_in(ItemRect{0, window.y, window.x - 1, window.h}) == "Recentwindow");
+  CHECK(s.window.written_in(ItemRect{0, window.y, window.x - 1, window.h}) == "Window");
 }
 
 TEST_CASE("Beside B the inspector's numbers have a second column, both by the oracle that the map judges them by") {

@@ -329,7 +329,7 @@ TEST_CASE("A search is made again where its text, the head or the query changed,
   };
   CHECK(line("").empty());
   CHECK(s.context.hits == nullptr);
-  CHECK(line("score>") == "\"score>\" needs a number after \"score>\"");
+  CHECK(line("score>") == "\"score>\": expected a number after \"score>\"");
   CHECK(finder.is_wrong());
   CHECK(finder.hits().tokens.empty());
   CHECK(line("position>=40 & position<43") == "3 tokens");

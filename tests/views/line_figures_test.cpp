@@ -257,7 +257,7 @@ TEST_CASE("The curves say why a B of another model has none, and where a differe
   s.draw();
   s.window.click("curves.compare.2", [&] { s.view.draw(s.context); });
   s.draw();
-  CHECK(s.text("curves.refusal") == "A and B differ from the first token, so there is nothing to subtract.");
+  CHECK(s.text("curves.refusal") == "A and B diverge at the first token, so there is nothing to subtract.");
   CHECK_FALSE(s.has("curves.mean_of"));
 }
 
@@ -295,7 +295,7 @@ TEST_CASE("The table of A and B says what there is to compare, and what was aske
   CHECK(has_minus);
   CHECK(s.text("comparison.policy") == "KVpop | StreamingLLM");
   CHECK(s.text("comparison.Budget") == "64 tokens | –");
-  CHECK(s.text("comparison.Recent window") == "16 tokens | 60 tokens | +44");
+  CHECK(s.text("comparison.Window") == "16 tokens | 60 tokens | +44");
   CHECK_FALSE(s.has("comparison.Sinks"));
   CHECK_THAT(s.text("comparison.alike"), Catch::Contains("Sinks 4 tokens"));
   s.compare_with(random_run(3, {.n_layers = 5}));

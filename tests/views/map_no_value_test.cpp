@@ -52,7 +52,7 @@ TEST_CASE("Why no head has a value is said as the cause that it has") {
   const RunRecord measured = random_run(3, {.output_error = true});
   CHECK(why_no_value(measured, Metric::output_error, 0) == output_error_note(measured, 0));
   CHECK(why_no_value(dense_in_prompt(), Metric::recall, 100) ==
-        "Query 100 is in the densely prefilled prompt, where nothing is evicted.");
+        "Query 100 is in the dense prompt, where nothing is evicted.");
   CHECK_THAT(why_no_value(random_run(3, {.policy = "full"}), Metric::recall, 150), Contains("evicts nothing"));
   CHECK_THAT(why_no_value(random_run(3, {.policy = "streaming:sinks=4,window=16"}), Metric::recall, 150),
              Contains("keeps only sinks and window"));
@@ -195,7 +195,7 @@ TEST_CASE("By layer says where all heads have one value, and from where on A and
   CHECK_THAT(s.text("by_layer.note"), !Contains("Texts differ"));
   s.selection.q = 150;
   s.draw(40);
-  CHECK_THAT(s.text("by_layer.note"), Contains("Texts differ from token 100: A and B are side by side"));
+  CHECK_THAT(s.text("by_layer.note"), Contains("Texts diverge at token 100: A and B are side by side"));
   CHECK(s.has("by_layer.layer.1"));
 
   Stage<MetricByLayerView> apart(uneven(), {.q = 150});

@@ -143,7 +143,7 @@ TEST_CASE("a long name of a run or its gate is cut where the next map begins, or
     const Figure figure = map_of(runs,
                                  {.compare = MapCompare::side_by_side,
                                   .name_a = "A the third of ten by gate wg-kv-0.003",
-                                  .name_b = "preview of A by gate wg-kv-0.03é",
+                                  .name_b = "preview of A with gate wg-kv-0.03é",
                                   .lock = lock},
                                  width);
     check_apart(figure);
@@ -284,11 +284,11 @@ TEST_CASE("the look buttons stay where they are from A | B to B - A") {
 TEST_CASE("in little room a note is one line that is cut, its item and its hint have the whole of it") {
   Room room(parting_at(100), kExplore, {.q = 150, .metric = Metric::recall});
   room.draw();
-  const std::string whole = "Texts differ from token 100: each map uses its own run's text.";
+  const std::string whole = "Texts diverge at token 100: each map uses its own run's text.";
   CHECK(room.s.text("map.parted") == whole);
   const ItemRect line = *room.s.window.items.find("map.parted");
   CHECK(line.h < 20);
-  CHECK_THAT(room.s.window.written_in("map.parted"), Catch::StartsWith("Textsdiffer") && Catch::EndsWith("…"));
+  CHECK_THAT(room.s.window.written_in("map.parted"), Catch::StartsWith("Textsdiverge") && Catch::EndsWith("…"));
   ImGui::GetIO().MousePos = {line.centre_x(), line.centre_y()};
   room.draw();
   CHECK(room.s.text("hint") == whole);

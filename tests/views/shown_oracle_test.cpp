@@ -129,7 +129,7 @@ TEST_CASE("a head that keeps nothing is judged by a quarter of the run, and the 
   RunRecord run = random_run(3, {.policy = "streaming:sinks=0,window=16"});
   Stage<InspectorView> s(run, {.token = 60, .q = 179});
   s.draw();
-  CHECK_THAT(s.text("inspector.why"), Contains("an oracle with 25 % of the run"));
+  CHECK_THAT(s.text("inspector.why"), Contains("an oracle that keeps 25 % of the run's tokens"));
   CHECK(s.text("inspector.recall at q") == "–");
   Stage<LayerHeadMapView> map(run, {.q = 179, .metric = Metric::recall});
   CHECK_THAT(hovered_cell(map, 0, 0), EndsWith("no value"));
@@ -171,7 +171,7 @@ TEST_CASE("inside a dense prefill mass recall, regret and verdict have no value,
   Stage<InspectorView> s(run, {.token = 5, .q = 100});
   s.draw();
   CHECK(s.text("inspector.mass recall") == "–");
-  CHECK(s.text("inspector.oracle at q") == "– dense prefill until 120");
+  CHECK(s.text("inspector.oracle at q") == "none: dense prompt until query 120");
   CHECK_THAT(s.text("inspector.why"), Contains(": the prompt is dense, and eviction starts at query 120."));
   for (const Metric metric : {Metric::mass_recall, Metric::regret, Metric::recall}) {
     Stage<LayerHeadMapView> map(run, {.q = 100, .metric = metric});

@@ -46,12 +46,12 @@ TEST_CASE("where the tokens of A and B differ, the map refuses their difference 
   Stage<LayerHeadMapView> s(random_run(3), {.q = 150});
   s.compare_with(parting_run(100));
   s.draw();
-  CHECK(s.text("map.parted") == "Texts differ from token 100: each map uses its own run's text.");
+  CHECK(s.text("map.parted") == "Texts diverge at token 100: each map uses its own run's text.");
   CHECK(s.has("map.b.cell.0.0"));
   CHECK(s.view.figure(s.context));
   s.selection.map.compare = MapCompare::difference;
   s.draw();
-  CHECK(s.text("map.refusal") == "Texts differ from token 100: only distributions can be compared.");
+  CHECK(s.text("map.refusal") == "Texts diverge at token 100: B − A has no value here.");
   CHECK_FALSE(s.has("map.cell.0.0"));
   CHECK_FALSE(s.view.figure(s.context));
   s.window.click("map.replay", [&] { s.view.draw(s.context); });
@@ -237,7 +237,7 @@ TEST_CASE("the log says in the policy's own words why it lists no contest") {
       note(under_policy("snapkv:budget=80,window=32")),
       StartsWith(
           "At the end of the prompt, the tokens with the lowest scores are evicted together. The score is the attention "
-          "from its last 32 tokens."));
+          "from the prompt's last 32 tokens."));
   CHECK_THAT(note(under_policy("expected-attention:budget=80")),
              StartsWith("At the end of the prompt, the tokens with the lowest scores"));
   CHECK_THAT(note(under_policy("quest:read=64,dense=0")),

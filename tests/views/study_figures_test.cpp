@@ -134,7 +134,7 @@ TEST_CASE("lines: what cannot be drawn is refused with the columns that there ar
   CHECK_THROWS_WITH(study_lines_figure(study(), o, {}), Catch::Contains("a column of texts"));
   o = nll_by_density();
   o.pick.where = {"method=nobody"};
-  CHECK_THROWS_WITH(study_lines_figure(study(), o, {}), Catch::Contains("no point with both"));
+  CHECK_THROWS_WITH(study_lines_figure(study(), o, {}), Catch::Contains("no point has both"));
   o = nll_by_density();
   o.pick.series = "sort";
   CHECK_THROWS_WITH(study_lines_figure(study(), o, {}), Catch::Contains("\"sort\""));

@@ -272,7 +272,7 @@ TEST_CASE("study: axes that give no figure say why, and any size of region and t
   Stage stage(preset_study());
   stage.look().where = {"item=nothing"};
   stage.draw();
-  CHECK_THAT(stage.text("study.refusal"), Catch::Contains("no point with both"));
+  CHECK_THAT(stage.text("study.refusal"), Catch::Contains("no point has both"));
   const ImVec2 size = GENERATE(ImVec2{60, 60}, ImVec2{300, 700}, ImVec2{1600, 80}, ImVec2{3800, 2100});
   for (const char* table : {"a\n1\n", "a,b\nx,y\n", "a,b\n,\n", "x,y\n1,2\n"}) {
     Stage other(read_text_table(table, "t"), size);

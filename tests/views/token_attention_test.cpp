@@ -104,7 +104,7 @@ TEST_CASE("the attention figure says when A and B evict the token, and what shar
     if (q >= 100) lost += 5.5 / (q + 2.0);
   }
   char text[128];
-  std::snprintf(text, sizeof text, "A evicts it at 100, losing %.3g %% of its attention after the window",
+  std::snprintf(text, sizeof text, "A evicts it at query 100, losing %.3g %% of its attention after the window",
                 100 * lost / all);
   CHECK(built.caption.find(text) != std::string::npos);
   CHECK(built.caption.find("B keeps it. ") != std::string::npos);
@@ -112,7 +112,7 @@ TEST_CASE("the attention figure says when A and B evict the token, and what shar
 
 TEST_CASE("a label of a legend that is wider than the figure goes on in the next line") {
   const std::string label =
-      "A evicts it at 512, losing 12.5 % of its attention after the window, kvpop:keep=25%,sinks=4";
+      "A evicts it at query 512, losing 12.5 % of its attention after the window, kvpop:keep=25%,sinks=4";
   for (const double width : {60.0, 120.0, 200.0, 2000.0}) {
     CAPTURE(width);
     std::string joined;

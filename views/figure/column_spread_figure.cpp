@@ -24,8 +24,8 @@ std::vector<const StudyColumn*> columns_of(const StudyTable& study, const std::s
     if (!column.is_text && column.name.starts_with(prefix)) columns.push_back(&column);
   }
   if (columns.empty())
-    refuse(in_quotes(prefix), "no column of numbers begins like this",
-           "columns such as open_0_1, which train writes of a gate");
+    refuse(in_quotes(prefix), "no column of numbers has this prefix",
+           "columns such as open_0_1, which kvscope train writes for a gate");
   return columns;
 }
 

@@ -251,7 +251,7 @@ std::string describe_look(const LayerHeadMaps& maps, const std::vector<MapScale>
   std::string text;
   if (o.sort)
     text += std::string(" Heads of each layer sorted by value, largest first") +
-            (maps.parts.size() > 1 ? ", by A's values." : ".");
+            (maps.parts.size() > 1 ? " (A's values)." : ".");
   if (o.by_layer) text += " Each layer divided by its largest absolute value.";
   if (scales.size() > 1) text += " A and B have separate scales.";
   const HeadMap& first = maps.parts[0].map;

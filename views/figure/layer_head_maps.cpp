@@ -124,7 +124,7 @@ std::vector<LayerHeadMaps::Part> parts_of(std::span<const RunRecord* const> runs
   if (o.compare == MapCompare::difference && tokens_part(*runs[0], *runs[1])) {
     const int common = common_prefix(*runs[0], *runs[1]);
     if (std::max(resolve_query(*runs[0], o.q), resolve_query(*runs[1], o.q)) >= common)
-      refuse("a difference of runs whose tokens differ from " + std::to_string(common) + " on",
+      refuse("a difference of runs whose tokens diverge at " + std::to_string(common),
              "the same tokens up to the query, or side_by_side");
   }
   if (o.compare == MapCompare::difference) return {{"B − A", difference(a, b), {has_value(a), has_value(b)}}};

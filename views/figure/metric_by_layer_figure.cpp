@@ -227,7 +227,8 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerDistribu
   if (!all.series[0].chance.empty()) text += "Dotted: a random choice of the same size. ";
   if (!o.with_b) {
     text += describe_run(*runs[0]);
-    if (runs.size() > 1) text += " And " + std::to_string(runs.size() - 1) + " more runs.";
+    if (runs.size() > 1)
+      text += " And " + std::to_string(runs.size() - 1) + (runs.size() == 2 ? " more run." : " more runs.");
   } else {
     text += "A: " + describe_run(*runs[0]) + " B: " + describe_run(*runs[1]);
   }

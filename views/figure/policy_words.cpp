@@ -12,16 +12,15 @@ namespace {
 
 // What a key of a policy's text says to someone who reads a label.
 constexpr std::pair<std::string_view, std::string_view> kTitles[] = {
-    {"window", "Recent window"},  {"decay", "Decay by age"},   {"stride", "Decay every"},
-    {"strict", "Strictly above"}, {"density", "Kept density"}, {"density_over", "Density of each"},
-    {"read", "Read per query"},   {"pool", "Pool limit"},      {"drop", "Share dropped"},
-    {"observe", "Observed last"}, {"full", "Share global"},    {"count", "Heads global"},
-    {"heads", "Heads chosen by"}, {"on", "Global heads"},      {"prefill", "During prompt"},
-    {"seed", "Policy seed"},      {"dense", "Dense layers"}};
+    {"window", "Window"},       {"decay", "Decay by age"},       {"stride", "Decay stride"}, {"strict", "Strict"},
+    {"density", "Density"},     {"density_over", "Density per"}, {"read", "Read per query"}, {"pool", "Pool limit"},
+    {"drop", "Share evicted"},  {"observe", "Observed queries"}, {"full", "Global share"},   {"count", "Global count"},
+    {"heads", "Head strategy"}, {"on", "Global heads"},          {"prefill", "Prompt mode"}, {"seed", "Policy seed"},
+    {"dense", "Dense layers"}};
 
 // What 0 is of a number that is off then, or left to another parameter.
 constexpr std::pair<std::string_view, std::string_view> kZeros[] = {
-    {"count", "by their share"}, {"read", "all"}, {"pool", "none"}};
+    {"count", "by share"}, {"read", "all"}, {"pool", "none"}};
 
 std::string per_cent(double share) { return brief_number(100 * share) + " %"; }
 

@@ -99,7 +99,7 @@ class Reader {
     const bool two = pair.is_array() && pair.size() == 2 && pair[0].is_number() && pair[1].is_number();
     if (two) value = {true, pair[0].get<double>(), pair[1].get<double>()};
     if (!two || !(value.hi > value.lo) || !(value.lo > -1e9 && value.hi < 1e9))
-      refuse(file_, key, pair.dump(), "two numbers, the first the smaller");
+      refuse(file_, key, pair.dump(), "two numbers, the smaller first");
   }
   void operator()(std::string_view key, std::shared_ptr<const TokenAttention>& value) {
     if (use(key)) value = parse_attention(raw_.at(std::string(key)), file_, std::string(key));
@@ -272,7 +272,8 @@ ordered_json to_json(const FigureRecipe& recipe) {
 BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* const> runs) {
   const std::string name(figure_name(recipe.options));
   if (recipe.reads_study())
-    throw Error({ExitCode::bad_input, "", name, "runs", "a study", "kvscope figure reads what sweep and hybrid write"});
+    throw Error(
+        {ExitCode::bad_input, "", name, "runs", "a study", "give kvscope figure a study from kvscope sweep or hybrid"});
   if (runs.empty()) throw Error({ExitCode::bad_input, "", name, "no run", "at least one", ""});
   const FigureStyle style = recipe.style();
   const RunRecord& run = *runs[0];

@@ -289,8 +289,8 @@ std::vector<StudyPanel> study_panels(const StudyTable& table, const StudyPick& p
     }
   }
   if (n_points == 0)
-    refuse(in_quotes(pick.x) + " and " + in_quotes(pick.y[0]), "no point with both",
-           "columns that were measured, and rows that \"where\" leaves");
+    refuse(in_quotes(pick.x) + " and " + in_quotes(pick.y[0]), "no point has both",
+           "measured columns, and a \"where\" that leaves some rows");
   return panels;
 }
 

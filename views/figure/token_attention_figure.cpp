@@ -132,7 +132,7 @@ void draw_band(FigureBuilder& b, const Axes& axes, const std::vector<AttentionPo
 std::string loss_text(const Shown& s, const RunRecord& run, const std::string& name, std::int32_t evict_at) {
   if (evict_at >= kUndecided) return name + (evict_at == kNever ? " keeps it" : " still has it in the window");
   const AttentionLoss loss = attention_loss(*s.attention, 0, s.first_head, s.group, run.geometry().window, evict_at);
-  return name + " evicts it at " + std::to_string(evict_at) + ", losing " + number_text(100 * loss.share(), 3) +
+  return name + " evicts it at query " + std::to_string(evict_at) + ", losing " + number_text(100 * loss.share(), 3) +
          " % of its attention after the window";
 }
 

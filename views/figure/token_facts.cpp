@@ -92,7 +92,7 @@ std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t
   const std::int32_t e = lifetime_of(run, layer, kv_head, t);
   if (e == kUndecided) return "undecided: still in the window";
   if (e == kNever) return "kept to the end";
-  return "evicted at " + std::to_string(e) + ", " + std::to_string(e - t) + " queries old";
+  return "evicted at query " + std::to_string(e) + ", " + std::to_string(e - t) + " queries after it entered";
 }
 
 std::string policy_history(const RunRecord& run) {

@@ -28,8 +28,8 @@ Range shown_tokens(const RunRecord& run, const TokenStripOptions& o, std::int32_
   const int count = std::max(o.count, 1);
   if (o.first >= 0) {
     if (o.first > q) {
-      throw Error({ExitCode::bad_input, "", "first", std::to_string(o.first),
-                   "a token not after query " + std::to_string(q), ""});
+      throw Error(
+          {ExitCode::bad_input, "", "first", std::to_string(o.first), "a token up to query " + std::to_string(q), ""});
     }
     return {o.first, std::min(o.first + count, q + 1), false};
   }

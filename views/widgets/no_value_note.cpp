@@ -58,7 +58,7 @@ std::string why_no_choice(const RunRecord& run, std::int32_t q, int n_sink, int 
   if (!goes_on && !evicts_by(run, run.n_tokens()))
     return "This run evicts nothing, so an oracle has no choice to make.";
   if (q < run.prompt_len && prompt_was_dense(run))
-    return "Query " + std::to_string(q) + " is in the densely prefilled prompt, where nothing is evicted.";
+    return "Query " + std::to_string(q) + " is in the dense prompt, where nothing is evicted.";
   if (q - window < n_sink) return all_recent(q, n_sink, window);
   if (!evicts_by(run, q)) return "Nothing was evicted up to query " + std::to_string(q) + ".";
   if (!keeps_any(run, q, n_sink, q - window))

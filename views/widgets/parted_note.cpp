@@ -26,9 +26,9 @@ bool is_pair(const ViewContext& context) {
 
 /// From the first token that differs on.
 Note note_of_parted(const ViewContext& context, int common, std::int32_t q) {
-  std::string text = "Texts differ from token " + std::to_string(common) + ": ";
+  std::string text = "Texts diverge at token " + std::to_string(common) + ": ";
   if (context.selection->map.compare == MapCompare::difference)
-    return {"map.refusal", text + "only distributions can be compared.", true};
+    return {"map.refusal", text + "B − A has no value here.", true};
   text += "each map uses its own run's text.";
   const int shorter = std::min(context.a->run->n_tokens(), context.b->run->n_tokens());
   if (q >= shorter) text += " The shorter run is at its last query, " + std::to_string(shorter - 1) + ".";

@@ -169,7 +169,7 @@ void StudyChoosers::draw_switches(StudyLook& look, const StudyAxes& axes, bool b
   }
   const bool shown = look.interval != IntervalMark::none;
   if (line_button(services_, "study.interval", "Intervals",
-                  "Show whiskers from x_low to x_high, or ±1.96 standard errors", shown))
+                  "Show whiskers from COLUMN_low to COLUMN_high, or ±1.96 standard errors", shown))
     look.interval = shown ? IntervalMark::none : IntervalMark::whiskers;
 }
 

@@ -31,7 +31,7 @@ void TokenFinder::update(ViewContext& context) {
   } catch (const Error& error) {
     hits_ = {};
     const Error::Parts& parts = error.parts();
-    wrong_ = parts.expected.empty() ? parts.found : parts.found + " needs " + parts.expected;
+    wrong_ = parts.expected.empty() ? parts.found : parts.found + ": expected " + parts.expected;
     if (readable_) rebuild_.done();
   }
   context.hits = &hits_.tokens;

@@ -32,7 +32,7 @@ PolicySpec with_own_share(const PolicySpec& spec, const HeadsOfModel& heads) {
 std::string heads_note(const PolicySpec& spec, const HeadsOfModel& heads) {
   HeadsOfModel any = heads;  // how many does not depend on which
   any.alpha.assign(static_cast<std::size_t>(heads.n_layers) * heads.n_kv_heads, 0);
-  return count_global(local_heads_by(HeadStrategy::d, any, global_heads(spec, any)), "full");
+  return count_global(local_heads_by(HeadStrategy::d, any, global_heads(spec, any)), "global");
 }
 
 }  // namespace
@@ -41,9 +41,9 @@ Policy duo_policy() {
   return {.info = {.name = "duo",
                    .title = "DuoAttention",
                    .definition =
-                       "A full head keeps everything; a streaming head keeps sinks and window. Full heads are the "
+                       "A global head keeps everything; a local head keeps sinks and window. Global heads are the "
                        "share `full`, or `count` heads, with the greatest alpha in the loaded DuoAttention "
-                       "directory; ties go to the lower layer, then to the lower head. If you give neither, full "
+                       "directory; ties go to the lower layer, then to the lower head. If you give neither, global "
                        "heads are those whose alpha reaches the directory's threshold (0.5 if it has none). Sinks "
                        "and window default to those of the directory.",
                    .parameters = kParameters,

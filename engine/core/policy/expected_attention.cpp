@@ -21,7 +21,7 @@ RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) {
 }
 
 std::string explain(const TokenQuestion& question) {
-  return question.evicted ? ": its expected attention was too low to fit the budget." : ": no compression evicted it.";
+  return question.evicted ? ": its expected attention was too low for the budget." : ": no compression evicted it.";
 }
 
 DecisionLog log(const LogQuestion& question) {

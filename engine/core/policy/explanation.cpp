@@ -90,7 +90,7 @@ std::string explain_pooled(const TokenQuestion& question) {
   if (std::isnan(lowest)) return ": the shared pool has no room for any scored token.";
   const ScorePair scores(own, lowest);
   const bool tie = own == lowest;
-  return ": effective score " + scores.a + (tie ? " equalled" : " ranked below") + " the pool cutoff of " + scores.b +
+  return ": its effective score " + scores.a + (tie ? " equalled" : " was below") + " the pool cutoff of " + scores.b +
          (tie ? ". Ties keep the older token, then the one in the lower layer and head." : with_margin(scores)) +
          why_pool_was_cut(question.plan, question.evict_at);
 }
@@ -108,8 +108,8 @@ std::string explain_evicted(const TokenQuestion& question) {
   if (lost_contest(question)) return explain_lost_contest(question, *question.contest);
   if (question.went_with_window() && (local || question.geometry.top_k == 0)) {
     return std::string(": this ") + (local ? "head" : "policy") + " keeps only " +
-           counted(question.geometry.n_sink, "sink") + " and the newest " + counted(question.geometry.window, "token") +
-           ".";
+           (question.geometry.n_sink > 0 ? counted(question.geometry.n_sink, "sink") + " and " : "") + "the newest " +
+           counted(question.geometry.window, "token") + ".";
   }
   return ". No contest was recorded for it.";
 }

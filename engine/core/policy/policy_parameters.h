@@ -87,10 +87,10 @@ constexpr ParameterInfo read_parameter(double default_value, double min, std::st
   parameter.may_be_share = true;
   return parameter;
 }
-inline constexpr ParameterInfo kReadParameter =
-    rare(read_parameter(0, 0,
-                        "Tokens that a query reads, in pages of 16 chosen by Quest's bound. It evicts nothing. Also "
-                        "written read=25%, a share of the run's positions. 0: all."));
+inline constexpr ParameterInfo kReadParameter = rare(
+    read_parameter(0, 0,
+                   "Tokens that a query reads, in pages of 16 chosen by Quest's bound. Reading evicts nothing. Also "
+                   "written read=25%, a share of the run's positions. 0: all."));
 inline constexpr ParameterInfo kPoolParameter = rare(tokens_parameter(
     "pool", 0, 0,
     "Long-range tokens that the heads may hold on average (WG-KV App. K). Above it, each head evicts those with the "

@@ -185,8 +185,8 @@ std::string count_global(const std::vector<std::uint8_t>& local_heads, const cha
   const auto n_local = std::ranges::count(local_heads, std::uint8_t{1});
   const std::size_t n = local_heads.size(), n_global = n - static_cast<std::size_t>(n_local);
   const double share = n > 0 ? 100 * static_cast<double>(n_global) / static_cast<double>(n) : 0;
-  return std::to_string(n_global) + " of " + std::to_string(n) + " heads " + word + " = " + number_text(share, 3) +
-         " %";
+  return std::to_string(n_global) + " of " + std::to_string(n) + " heads " + word + " (" + number_text(share, 3) +
+         " %)";
 }
 
 std::unique_ptr<LifetimeRule> make_rule(const RetentionPlan& plan, const RetentionGeometry& geometry, int head) {

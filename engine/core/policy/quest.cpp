@@ -5,9 +5,10 @@ namespace kvscope {
 namespace {
 
 constexpr ParameterInfo kParameters[] = {
-    read_parameter(1024, 16,
-                   "Tokens that a query reads, in pages of 16 chosen by Quest's bound. It evicts nothing. Also written "
-                   "read=25%, a share of the run's positions."),
+    read_parameter(
+        1024, 16,
+        "Tokens that a query reads, in pages of 16 chosen by Quest's bound. Reading evicts nothing. Also written "
+        "read=25%, a share of the run's positions."),
     {"dense", ParameterKind::count, "layers", 2, 0, 1024, "Number of first layers, which read everything."},
     tokens_parameter("window", kDefaultWindow, 1, kWindowOfMetrics)};
 

@@ -36,7 +36,7 @@ bool uses(const PolicySpec& spec, std::string_view parameter) { return spec.coun
 
 DecisionLog log(const LogQuestion& question) {
   const bool triggered = question.spec.count("pool") > 0;
-  return log_of_compression("the attention from its last " + counted(question.geometry.window, "token"),
+  return log_of_compression("the attention from the prompt's last " + counted(question.geometry.window, "token"),
                             triggered ? "This repeats whenever the pool is full." : "All tokens of the answer stay.");
 }
 

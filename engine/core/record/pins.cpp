@@ -80,7 +80,7 @@ std::string_view pin_place_text(PinPlace place) {
     case PinPlace::here:
       return "";
     case PinPlace::other_tokens:
-      return "this run has other tokens there";
+      return "this run has different tokens there";
     case PinPlace::behind_end:
       return "after this run's end";
     case PinPlace::no_such_head:

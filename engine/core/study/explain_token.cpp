@@ -66,9 +66,9 @@ struct Question {
 
 /// "an oracle with the same 416 slots", or how else its capacity came about.
 std::string oracle_name(const RunRecord& run, int capacity, bool by_quarter) {
-  if (by_quarter) return "an oracle with 25 % of the run (this head keeps nothing)";
+  if (by_quarter) return "an oracle that keeps 25 % of the run's tokens (this head keeps nothing)";
   if (run.oracle.budget) return "the oracle (" + run.oracle.title() + ")";
-  const std::string slots = capacity == 1 ? "the same slot" : "the same " + counted(capacity, "slot");
+  const std::string slots = capacity == 1 ? "one slot" : "the same " + counted(capacity, "slot");
   return "an oracle with " + slots + (run.oracle.pooled ? " in all heads" : "");
 }
 

@@ -20,8 +20,8 @@ namespace {
 GlobalHeads capped(const HeadShape& shape, const HeadValues& values, int n_global, int cap) {
   if (cap == 0) cap = (n_global + shape.n_layers - 1) / shape.n_layers;
   if (std::min(cap, shape.n_kv_heads) * shape.n_layers < n_global)
-    refuse(std::to_string(n_global) + " heads under a cap of " + std::to_string(cap) + " a layer",
-           "at most " + std::to_string(std::min(cap, shape.n_kv_heads) * shape.n_layers), "a greater --cap");
+    refuse(std::to_string(n_global) + " heads under a cap of " + std::to_string(cap) + " per layer",
+           "at most " + std::to_string(std::min(cap, shape.n_kv_heads) * shape.n_layers), "raise --cap");
   GlobalHeads heads(values.size(), 0);
   std::vector<int> in_layer(static_cast<std::size_t>(shape.n_layers), 0);
   for (const int head : ranking(values)) {

@@ -23,7 +23,7 @@ void check_long_enough(const RunRecord& run, int n_long_range) {
                .file = "pieces",
                .found = std::to_string(run.queries()) + " tokens under " + run.policy.to_string(),
                .expected = "pieces longer than the window",
-               .hint = "a greater --length, or a smaller window"});
+               .hint = "use a greater --length or a smaller window"});
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ struct Known {
 constexpr std::array kEvery = {
     Known{"step", "", "optimizer steps done"},
     Known{"tokens", "", "tokens trained on up to this step"},
-    Known{"learning_rate", "", "of the step"},
+    Known{"learning_rate", "", "learning rate of the step"},
     Known{"tokens_per_s", "tokens/s", "since the row before"},
     Known{"seconds", "s", "of training, including those before a --resume"},
 };

@@ -135,7 +135,7 @@ void add_contests(NetcdfFile& file, const std::vector<Contest>& contests) {
   add("layer", "layer", &Contest::layer);
   add("kv_head", "KV head", &Contest::kv_head);
   add("newcomer", "token that left the window", &Contest::newcomer);
-  add("boundary", "kept token of the lowest score", &Contest::boundary);
+  add("boundary", "kept token with the lowest score", &Contest::boundary);
   add("newcomer_effective", "its score with decay", &Contest::newcomer_effective);
   add("boundary_effective", "its score with decay", &Contest::boundary_effective);
   add("evicted", "token that was evicted", &Contest::evicted);

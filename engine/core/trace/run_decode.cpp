@@ -74,7 +74,7 @@ class Decoder {
     const auto& count = block_.slice.count;
     if (count[Axis::run] != 1 || count[Axis::pair] != 2 || count[Axis::layer] != model_.n_layers ||
         count[Axis::kv_head] != model_.n_kv_heads || n_ > INT32_MAX - 2)
-      malformed(file_, block_.run, "shape", "another than the model's", "one run of the model");
+      malformed(file_, block_.run, "shape", "not the model's", "one run of the model");
     for (const auto& dataset : kSchema) {
       const bool known = dataset.is_in(block_.version);
       const auto bytes = known ? n_elements(dataset, block_.slice.count) * size_of(dataset.type) : 0;

@@ -102,7 +102,7 @@ class Reader {
     }
     const std::size_t width = H5Tget_size(type);
     const std::vector<hsize_t> shape = shape_of(dataset, width, name);
-    if (shape.size() != rank || width == 0) fail(name, "another shape", rank == 0 ? "one text" : "a list of texts");
+    if (shape.size() != rank || width == 0) fail(name, "a different shape", rank == 0 ? "one text" : "a list of texts");
     const std::size_t n = rank == 0 ? 1 : static_cast<std::size_t>(shape[0]);
     std::string bytes(width * n, '\0');
     if (n > 0) h5_check(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), "read " + name);
@@ -116,7 +116,7 @@ class Reader {
 
   std::vector<double> numbers_of(hid_t dataset, const std::string& name, std::vector<hsize_t>& shape) {
     const H5Id type(H5Dget_type(dataset), "look at " + name);
-    if (H5Tequal(type, H5T_IEEE_F64LE) <= 0) fail(name, "another type", "float64, little-endian");
+    if (H5Tequal(type, H5T_IEEE_F64LE) <= 0) fail(name, "a different type", "float64, little-endian");
     shape = shape_of(dataset, sizeof(double), name);
     std::size_t n = 1;
     for (const hsize_t length : shape) n *= static_cast<std::size_t>(length);

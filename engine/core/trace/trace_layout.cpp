@@ -182,7 +182,7 @@ OpenTrace create_trace(const std::string& path, const Heading& heading, const Ex
     h5_check(H5Pset_alloc_time(early, H5D_ALLOC_TIME_EARLY), "create committed");
     trace.committed =
         H5Id(H5Dcreate2(root, "committed", H5T_STD_I64LE, space, H5P_DEFAULT, early, H5P_DEFAULT), "create committed");
-    write_attribute(trace.committed, "meaning", "runs 0 ... committed - 1 are whole; rows behind them mean nothing");
+    write_attribute(trace.committed, "meaning", "runs 0 ... committed - 1 are whole; rows after them are unused");
     write_committed(trace, 0);
   } catch (...) {
     trace.leak();

@@ -86,7 +86,8 @@ std::vector<T> read_table(hid_t dataset, Type type, const std::vector<hsize_t>& 
     fits = fits && found[d] == dims[d];
     n *= dims[d];
   }
-  if (!fits) throw Error({.file = file, .where = where, .found = "another shape or type", .expected = "the format's"});
+  if (!fits)
+    throw Error({.file = file, .where = where, .found = "a different shape or type", .expected = "the format's"});
   std::vector<T> values(n);
   h5_check(H5Dread(dataset, h5_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "read " + where);
   return values;

@@ -154,7 +154,8 @@ class Validator {
   /// Soft and external links could lead to other objects and other files.
   void check_hard_link(const char* path) {
     H5L_info_t info;
-    if (H5Lexists(valid_.trace.file, path, H5P_DEFAULT) <= 0) fail(std::string("/") + path, "missing", "to be there");
+    if (H5Lexists(valid_.trace.file, path, H5P_DEFAULT) <= 0)
+      fail(std::string("/") + path, "missing", "a whole KVScope trace");
     h5_check(H5Lget_info(valid_.trace.file, path, &info, H5P_DEFAULT), std::string("look at ") + path);
     if (info.type != H5L_TYPE_HARD) fail(std::string("/") + path, "a link to another place", "the data itself");
   }
@@ -217,7 +218,8 @@ class Validator {
       bytes *= static_cast<double>(dims[d]);
     }
     H5Id type(H5Dget_type(id), "look at " + where);
-    if (H5Tequal(type, h5_type(dataset.type)) <= 0) fail(where, "elements of another type", "the type of the format");
+    if (H5Tequal(type, h5_type(dataset.type)) <= 0)
+      fail(where, "elements of a different type", "the type of the format");
     if (is_merged() && is_in_shards(dataset) && bytes > 0) return check_virtual(where, dataset);
     check_storage(where, id, bytes);
   }
@@ -262,7 +264,7 @@ class Validator {
     H5Id type(H5Dget_type(committed), "look at /committed");
     H5Id space(H5Dget_space(committed), "look at /committed");
     if (H5Tequal(type, H5T_STD_I64LE) <= 0 || H5Sget_simple_extent_npoints(space) != 1)
-      fail("/committed", "another type or shape", "one 64-bit integer");
+      fail("/committed", "a different type or shape", "one 64-bit integer");
     check_storage("/committed", committed, sizeof(std::int64_t));
     std::int64_t n = 0;
     h5_check(H5Dread(committed, H5T_STD_I64LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &n), "read /committed");

@@ -83,7 +83,7 @@ std::string decode_row_text(const json& row) {
   char text[320];
   const json& ms = row["ms_per_step"];
   std::snprintf(text, sizeof text,
-                "%-50s %8.3f ms a step (%.3f ... %.3f) = %7.1f tokens/s, %.2f x floor  recording %+.1f %%  "
+                "%-50s %8.3f ms per step (%.3f ... %.3f) = %7.1f tokens/s, %.2f x floor  recording %+.1f %%  "
                 "cache %.2f MiB  peak %.2f GiB  error %.1e",
                 row["policy"].get<std::string>().c_str(), ms["median"].get<double>(), ms["min"].get<double>(),
                 ms["max"].get<double>(), row["decode_tokens_per_s"]["median"].get<double>(),

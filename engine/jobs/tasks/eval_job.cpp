@@ -85,7 +85,7 @@ Item text_item(const LoadedModel& model, const std::string& path, int n, int len
                  .file = path,
                  .found = std::to_string(cut.n_tokens) + " tokens",
                  .expected = std::to_string(n) + " pieces of " + std::to_string(length),
-                 .hint = "fewer --pieces, or a smaller --length"});
+                 .hint = "use fewer --pieces or a smaller --length"});
   }
   return {.name = fs::path(path).filename().string(),
           .pieces = std::move(cut.pieces),

@@ -51,7 +51,7 @@ PalindromeSequences::PalindromeSequences(const Tokenizer& tokenizer, PalindromeO
                  .where = "a palindrome of " + std::to_string(options_.numbers) + " numbers",
                  .found = "a length of " + std::to_string(options.length) + " tokens",
                  .expected = "at least " + std::to_string(options_.numbers * a_number + n_words + kShortestGap),
-                 .hint = "a greater length, or fewer numbers"});
+                 .hint = "use a greater length or fewer numbers"});
   }
   const TokenIds once = tokenizer.encode(kInstruction, false);
   while (instruction_.size() < static_cast<std::size_t>(options.length)) append(instruction_, once);

@@ -92,7 +92,7 @@ SequenceGenerator::SequenceGenerator(std::span<const std::int32_t> text, TaskLex
     throw Error({.where = "data",
                  .found = "tasks of up to " + std::to_string(most) + " tokens",
                  .expected = "at most length = " + std::to_string(length),
-                 .hint = "fewer or shorter tasks, or a greater length"});
+                 .hint = "use fewer or shorter tasks, or a greater length"});
   }
 }
 

@@ -69,7 +69,7 @@ TaskQuestion lay_out(const Task& task, const TaskText& text, const TaskMaterial&
                  .file = "task " + std::string(task.name),
                  .found = "it needs " + std::to_string(n_task) + " tokens without any text around it",
                  .expected = "at most " + std::to_string(length) + " tokens, the length of a question",
-                 .hint = "a greater --length, within the model's context"});
+                 .hint = "use a greater --length, within the model's context"});
   }
   const std::size_t n_filler = static_cast<std::size_t>(length) - n_task;
   const std::size_t first = material.line_starts[random.below(material.line_starts.size())];
@@ -100,7 +100,7 @@ const Task& find_task(std::string_view name) {
     if (task.name == name) return task;
     names += (names.empty() ? "" : ", ") + std::string(task.name);
   }
-  throw Error({.code = ExitCode::usage, .file = "--tasks", .found = in_quotes(name), .expected = "of " + names});
+  throw Error({.code = ExitCode::usage, .file = "--tasks", .found = in_quotes(name), .expected = "one of " + names});
 }
 
 TaskMaterial TaskMaterial::make(const Tokenizer& tokenizer, std::string_view filler_text, const ChatTemplate* chat,

@@ -52,7 +52,7 @@ TextSequences::TextSequences(std::span<const std::int32_t> text, const Tokenizer
         {.where = "data.length",
          .found = std::to_string(options_.length),
          .expected = "at least " + std::to_string(most) + " for " + std::to_string(options_.max_facts) + " facts",
-         .hint = "fewer max_facts, or facts_share 0"});
+         .hint = "use a smaller max_facts, or facts_share 0"});
   }
 }
 

@@ -48,7 +48,7 @@ std::vector<fs::path> text_files(const fs::path& data) {
   }
   if (files.empty()) {
     throw Error({.file = data.string(),
-                 .found = fs::exists(data) ? "neither text.u16 nor a .txt file" : "nothing",
+                 .found = fs::exists(data) ? "neither text.u16 nor a .txt file" : "no such file or folder",
                  .expected = "a text file, a folder of them, or one made by samples/recipes/prepare_corpus.py"});
   }
   std::ranges::sort(files);
@@ -103,7 +103,7 @@ Corpus Corpus::open_for(const fs::path& base, const fs::path& data, int vocab_si
     };
     if (tokenizer(data) != tokenizer(base)) {
       throw Error({.file = (data / "tokenizer.json").string(),
-                   .found = "another tokenizer than that of " + base.string(),
+                   .found = "a tokenizer that differs from that of " + base.string(),
                    .expected = "the same tokenizer",
                    .hint = "prepare_corpus.py --tokenizer " + (base / "tokenizer.json").string()});
     }

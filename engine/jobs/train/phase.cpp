@@ -74,10 +74,11 @@ namespace {
 void check_finite(const std::vector<double>& losses, const PhaseSteps& steps, std::int64_t step) {
   for (std::size_t i = 0; i < losses.size(); ++i) {
     if (std::isfinite(losses[i])) continue;
-    throw Error({.where = steps.name + ", step " + std::to_string(step),
-                 .found = steps.loss_columns[i] + " is not a number",
-                 .expected = "a finite loss",
-                 .hint = "a smaller learning_rate, or a longer warm_up; --resume continues from the last checkpoint"});
+    throw Error(
+        {.where = steps.name + ", step " + std::to_string(step),
+         .found = steps.loss_columns[i] + " is not a number",
+         .expected = "a finite loss",
+         .hint = "use a smaller learning_rate or a longer warm_up; --resume continues from the last checkpoint"});
   }
 }
 

@@ -56,7 +56,8 @@ void parse_student(const RecipeSection& section, const std::string& file, Scorer
   scorer.adapter = parse_adapter(section, file, "scorer");
   const auto only = [&](const char* key, const char* with, bool fits) {
     if (section->has(key) && !fits)
-      recipe_error(file, std::string("scorer.") + key, std::string("no ") + with, std::string("it with ") + with);
+      recipe_error(file, std::string("scorer.") + key, std::string("no ") + with,
+                   std::string("this key only with ") + with);
   };
   only("top_teacher", "adapter", scorer.adapter.has_value());
   only("lse", "adapter", scorer.adapter.has_value());

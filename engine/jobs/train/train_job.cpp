@@ -124,8 +124,8 @@ std::optional<nlohmann::json> finished(const std::filesystem::path& output, cons
   if (done.text("identity") != identity) {
     throw Error({.file = file,
                  .found = "another training",
-                 .expected = "one of " + identity,
-                 .hint = "another folder, or --overwrite"});
+                 .expected = "a training of " + identity,
+                 .hint = "use another folder, or --overwrite"});
   }
   if (!done.has("result") || !json["result"].is_object())
     throw Error({.file = file, .found = "no result", .expected = "the description of a training"});

@@ -30,7 +30,7 @@ void TrainingCheckpoint::save(const TrainingPoint& point) const {
       throw Error({.where = "step " + std::to_string(point.step),
                    .found = "parameters that are not finite",
                    .expected = "numbers",
-                   .hint = "a smaller learning_rate; " + path_.filename().string() + " is unchanged"});
+                   .hint = "use a smaller learning_rate; " + path_.filename().string() + " is unchanged"});
     }
     tensors.push_back(
         {.name = name,

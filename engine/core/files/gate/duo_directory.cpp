@@ -135,8 +135,9 @@ std::vector<std::string> warnings_of(const HeadSelection& selection, const std::
     }
     if (selection.tied.size() > kMostNamed)
       names += " and " + std::to_string(selection.tied.size() - kMostNamed) + " more";
-    warnings.push_back("heads " + names + " (layer.head) " + equal + ", but only " +
-                       std::to_string(selection.n_tied_chosen) + " of them are global: the first ones");
+    warnings.push_back(
+        "heads " + names + " (layer.head) " + equal + ", but only " + std::to_string(selection.n_tied_chosen) +
+        (selection.n_tied_chosen == 1 ? " of them is global: the first one" : " of them are global: the first ones"));
   }
   for (const std::string& kind : selection.thresholded) {
     if (const auto gate = gate_kind_of(kind); !gate || scores_have_common_zero(*gate)) continue;

@@ -46,6 +46,6 @@ bool is_head_file(const std::filesystem::path& path);
 /// What speaks against a selection by density, a sentence each: heads that only their order chose, and scores that
 /// cannot be compared between heads. `equal` is what tied heads have in common.
 std::vector<std::string> warnings_of(const HeadSelection& selection,
-                                     const std::string& equal = "keep equally many tokens");
+                                     const std::string& equal = "keep the same number of tokens");
 
 }  // namespace kvscope

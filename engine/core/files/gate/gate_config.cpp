@@ -172,8 +172,7 @@ GateConfig read_gate_config(const JsonObject& json, const std::set<std::string>&
   });
   for (const auto& [key, value] : json.raw().items()) {
     if (known.contains(key)) continue;
-    refuse(json.file(), escape_for_terminal(key, 60), "an unknown key",
-           "a number of gates; see docs/reference/gates.md");
+    refuse(json.file(), escape_for_terminal(key, 60), "an unknown key", "a gate setting; see docs/reference/gates.md");
   }
   if (config.kernel > 1 && !json.has("delay")) config.delay = config.kernel / 2;
   check_together(config, json);

@@ -34,7 +34,7 @@ std::vector<bool> whole_layers(const HeadSelection& heads, std::string_view form
                    .where = "layer " + std::to_string(layer),
                    .found = std::to_string(n) + " of " + std::to_string(heads.n_kv_heads) + " heads are global",
                    .expected = "all or none: this format stores whole layers only",
-                   .hint = "strategy a or b, or duo:, headkv: or json:, which store single heads"});
+                   .hint = "use strategy a or b, or duo:, headkv: or json:, which store single heads"});
     full.push_back(n != 0);
   }
   return full;

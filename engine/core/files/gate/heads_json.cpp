@@ -99,7 +99,7 @@ class Reader {
     }
     if (heads.n_layers == 0) heads.n_layers = static_cast<int>(rows.size());
     if (rows.size() != static_cast<std::size_t>(heads.n_layers))
-      fail(key, std::to_string(rows.size()) + " rows", std::to_string(heads.n_layers) + ", as of full");
+      fail(key, std::to_string(rows.size()) + " rows", std::to_string(heads.n_layers) + ", as in full");
     return values;
   }
 
@@ -191,7 +191,8 @@ HeadFile read_heads_json(const std::filesystem::path& path, const HeadShape& mod
   }
   if (heads.full.empty()) reader.fail("full", "missing", "a row per layer");
   if (const int n = reader.integer("selected", 0, heads.n_heads()); n != heads.n_selected())
-    reader.fail("selected", std::to_string(n), std::to_string(heads.n_selected()) + ", the ones of full");
+    reader.fail("selected", std::to_string(n),
+                std::to_string(heads.n_selected()) + ", the number of global heads in full");
   heads.rule = reader.object().text_or("rule", "file");
   heads.coverage = reader.object().number_or("coverage", kNaN, 0, 1);
   heads.tied = reader.places("tied", heads);

@@ -27,7 +27,7 @@ GateFile read_kvpop_scorer(const std::filesystem::path& folder, const GateDims& 
   config.n_sink = static_cast<int>(object.integer_or("n_sink", config.n_sink, 0, 65536));
   config.soft_cap = object.number_or("soft_cap", 0, 0, 1e6);
   if (config.window != config.delay) {
-    refuse(path.string(), "window", std::to_string(config.window) + ", other than the delay",
+    refuse(path.string(), "window", std::to_string(config.window) + ", which differs from the delay",
            std::to_string(config.delay) + ": the score is read when the token leaves the window");
   }
   const GateSource source(folder / kKvpopTensors);

@@ -239,7 +239,7 @@ class Opener {
     if (limit < kLocalBytes || entry.header > limit - kLocalBytes) past();
     const std::string header = read(entry.header, kLocalBytes);
     if (u32(header, 0) != kLocalHeader) {
-      refuse(name, "no local header at byte " + std::to_string(entry.header), "one, as the directory says");
+      refuse(name, "no local header at byte " + std::to_string(entry.header), "one, as listed in the directory");
     }
     const std::uint64_t name_size = u16(header, 26), extra_size = u16(header, 28);
     entry.begin = entry.header + kLocalBytes + name_size + extra_size;

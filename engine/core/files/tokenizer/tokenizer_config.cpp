@@ -99,7 +99,7 @@ void warn_of_settings(const TokenizerFiles& files, const TokenizerJson& spec, st
     const auto wanted = says(key);
     if (!wanted || *wanted == has_any) return;
     warn(std::string(key) + ": " + (*wanted ? "true" : "false") + ", but the post_processor of tokenizer.json puts " +
-         (has_any ? "a token " : "none ") + where +
+         (has_any ? "a token " : "no token ") + where +
          " the text. tokenizer.json decides here, as in transformers 5 (not in 4)");
   };
   check("add_bos_token", "before", !spec.before.empty());
@@ -137,8 +137,8 @@ void add_configured_tokens(const std::filesystem::path& folder, const TokenizerJ
   if (other == vocabulary && cuts_like_qwen2(spec, files.config())) return;
   warnings.push_back(
       files.path(files.kConfig) +
-      ": tokenizer_class: transformers 5 rebuilds Qwen2Tokenizer from the vocabulary, with other steps or added "
-      "tokens than tokenizer.json. KVScope uses those of tokenizer.json");
+      ": tokenizer_class: transformers 5 rebuilds Qwen2Tokenizer from the vocabulary, so its steps or added tokens "
+      "differ from those of tokenizer.json. KVScope uses tokenizer.json");
 }
 
 }  // namespace kvscope

@@ -147,7 +147,7 @@ void check_lora_keys(const json& config, const std::string& file) {
       if (!value.is_null() && value != json::parse(refused->off))
         refuse(file, key, shown(value), std::string(refused->off), std::string(refused->hint));
     } else if (!is_unset(value)) {
-      refuse(file, escape_for_terminal(key, 60), shown(value), "a key that KVScope knows, or null",
+      refuse(file, escape_for_terminal(key, 60), shown(value), "a key that KVScope supports, or null",
              "it may change what the adapter computes; remove the key if it does not, or merge the adapter into its "
              "model");
     }
