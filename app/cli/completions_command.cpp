@@ -224,7 +224,8 @@ std::string fish_script() {
     const std::string line =
         "complete -c kvscope -n " + (name.empty() ? "__fish_use_subcommand" : quoted("__kvscope_is " + name)) + " ";
     if (!name.empty())
-      text += "complete -c kvscope -n __fish_use_subcommand -a " + name + " -d " + quoted(std::string(spec->summary)) + "\n";
+      text += "complete -c kvscope -n __fish_use_subcommand -a " + name + " -d " + quoted(std::string(spec->summary)) +
+              "\n";
     for (const OptionSpec& option : options_of(*spec)) {
       text += line + (option.name.size() == 1 ? "-s " : "-l ") + std::string(option.name);
       if (!option.value.empty()) text += " " + fish_action(place_of(option));

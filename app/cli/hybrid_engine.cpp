@@ -134,9 +134,7 @@ void HybridEngine::begin(HybridJournal& journal, int n_expected) {
   start_ = std::chrono::steady_clock::now();
 }
 
-double HybridEngine::seconds() const {
-  return seconds_since(start_);
-}
+double HybridEngine::seconds() const { return seconds_since(start_); }
 
 void HybridEngine::stop() const {
   Error::Parts parts{.code = ExitCode::cancelled, .file = "hybrid", .found = "cancelled"};

@@ -101,17 +101,17 @@ void check_moments(const Command& command, int n) {
 
 }  // namespace
 
-TEST_CASE("A signal at any of 20 moments ends a command of the engine with 128 and its number, and says the truth") {
+TEST_CASE("A signal at any of ten moments ends a command of the engine with 128 and its number, and says the truth") {
   const TemporaryFolder folder;
   const int i = GENERATE(range(0, kOfEngine));
-  check_moments(commands(folder)[i], 20);
+  check_moments(commands(folder)[i], 10);
 }
 
-TEST_CASE("A signal at any of 20 moments ends a reader of traces with 128 and its number, and says the truth") {
+TEST_CASE("A signal at any of ten moments ends a reader of traces with 128 and its number, and says the truth") {
   const TemporaryFolder folder;
   make_capture(folder);
   const int i = GENERATE(range(kOfEngine, kCommands));
-  check_moments(commands(folder)[i], 20);
+  check_moments(commands(folder)[i], 10);
 }
 
 TEST_CASE("A signal at any of 200 moments ends every command so", "[.][interrupt_moments]") {

@@ -108,7 +108,8 @@ TEST_CASE("By keys alone a range of tokens is marked, and let go of") {
     window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
     window.type("mark a range");
     window.key("Return");
-    CHECK_THAT(window.text_soon("palette.asks", "tokens"), Catch::StartsWith("from, up to: tokens; leave empty to unmark"));
+    CHECK_THAT(window.text_soon("palette.asks", "tokens"),
+               Catch::StartsWith("from, up to: tokens; leave empty to unmark"));
     window.frames(4);
     window.wait({{"/ui/text_input", true}});
     window.type(typed);

@@ -241,5 +241,6 @@ TEST_CASE("a gate's recipe that cannot be is refused by its key, and a foreign c
   wrong = recipe("wg-kv");
   wrong["model"] = nlohmann::json::object();
   CHECK(refusal(wrong).find("model: a section; expected none") != std::string::npos);
-  CHECK(refusal(recipe("wg-kv"), scratch / "nothing").find("no such file or folder; expected a text file") != std::string::npos);
+  CHECK(refusal(recipe("wg-kv"), scratch / "nothing").find("no such file or folder; expected a text file") !=
+        std::string::npos);
 }

@@ -214,7 +214,9 @@ void check_compact(Backend backend) {
   const int head_dim = GENERATE(64, 80, 128);
   const int group_size = GENERATE(1, 4, 7);
   const auto kind = GENERATE(Lifetimes::causal, Lifetimes::window, Lifetimes::random, Lifetimes::all_evicted);
-  const auto [q_start, q_len] = GENERATE(table<int, int>({{0, 1}, {700, 1}, {700, 40}, {3, 300}}));
+  // Tiles of the CPU version have 32 queries, those of the CUDA version up to 128; the reference costs their square.
+  const int most = backend == Backend::cuda ? 300 : 100;
+  const auto [q_start, q_len] = GENERATE_COPY(table<int, int>({{0, 1}, {700, 1}, {700, 40}, {3, most}}));
   CAPTURE(head_dim, group_size, q_start, q_len, static_cast<int>(kind), static_cast<int>(dtype));
   Problem p = random_problem(q_start, q_len, 0, group_size * 2, 2, head_dim, dtype);
   set_lifetimes(p, kind);

@@ -134,7 +134,8 @@ void check_tokens(Backend backend) {
   const int n_tokens = GENERATE(1, 2, 3, 4, 5, 6, 7, 8);
   const bool has_norm = GENERATE(false, true);
   check_problem(backend, random_problem(46, 136, n_tokens, epilogue, has_norm, n_tokens % 2 == 0, dtype));
-  check_problem(backend, random_problem(18, 3072, n_tokens, epilogue, has_norm, n_tokens % 2 == 1, dtype));
+  const int long_row = n_tokens == 1 || n_tokens == 8 ? 3072 : 776;
+  check_problem(backend, random_problem(18, long_row, n_tokens, epilogue, has_norm, n_tokens % 2 == 1, dtype));
 }
 
 void check_odd_rows(Backend backend) {

@@ -221,8 +221,7 @@ DecisionLogTable::Row DecisionLogTable::least_row(const HeadAtQuery& head, const
       c.evicted,
       c.evicted,
       {token_name(*head.run, c.newcomer), token_name(*head.run, c.evicted) + " (lowest of " + std::to_string(n) + ")",
-       format_number(c.boundary_effective, 4),
-       format_number(c.newcomer_effective, 4)}};
+       format_number(c.boundary_effective, 4), format_number(c.newcomer_effective, 4)}};
 }
 
 DecisionLogTable::Row DecisionLogTable::pool_row(const HeadAtQuery& head, const Contest& c) const {

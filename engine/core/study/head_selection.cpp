@@ -154,9 +154,10 @@ HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const std:
 
 std::string describe(const HeadSelection& selection, bool brief) {
   const int n_selected = selection.n_selected(), n_heads = selection.n_heads();
-  const std::string coverage = std::isnan(selection.coverage) ? "no long-range entry was kept"
-                                                              : "coverage " + fixed_text(100 * selection.coverage, 2) + " %" +
-                                                                    (brief ? "" : " of the kept long-range entries");
+  const std::string coverage = std::isnan(selection.coverage)
+                                   ? "no long-range entry was kept"
+                                   : "coverage " + fixed_text(100 * selection.coverage, 2) + " %" +
+                                         (brief ? "" : " of the kept long-range entries");
   return std::to_string(n_selected) + " of " + std::to_string(n_heads) + " heads global, share " +
          number_text(static_cast<double>(n_selected) / n_heads, 3) + ", " + coverage;
 }
