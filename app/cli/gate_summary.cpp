@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "app/process/gates.h"
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 
@@ -14,10 +15,12 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMostOfLine = 400;  // a reason with its hint
 
+bool chooses_heads(const GateFile& gate) { return info_of(gate.config.kind).reads == GateReads::nothing; }
+
 GateNumbers numbers_of(const GateFile& gate) {
   GateNumbers numbers = gate_numbers(gate.config);
   numbers.has_decay = gate.tensors.contains("log_gamma");
-  if (gate.config.kind == GateKind::duo) numbers.share = share_passing(gate.tensors.at("alpha").values, numbers);
+  if (chooses_heads(gate)) numbers.share = share_passing(gate.tensors.at("alpha").values, numbers);
   return numbers;
 }
 
@@ -48,7 +51,7 @@ ordered_json policy_defaults(const GateFile& gate) {
   for (const PolicyInfo& info : policy_list()) {
     const PolicySpec spec = PolicySpec::parse(info.name);
     if (!reads_gate(spec, name_of(gate.config.kind))) continue;
-    const bool is_heads = gate.config.kind == GateKind::duo;
+    const bool is_heads = chooses_heads(gate);
     result[std::string(info.name)] =
         defaults_text(spec, is_heads ? GatesOfPolicy{.heads = &numbers} : GatesOfPolicy{.scorer = &numbers});
   }

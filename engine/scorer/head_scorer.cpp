@@ -9,6 +9,7 @@
 // float32 throughout, as these gates were trained.
 #include <cmath>
 
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/support/error.h"
 #include "engine/scorer/make_scorer.h"
 #include "kernels/gate_score.h"
@@ -16,16 +17,19 @@
 namespace kvscope::engine {
 namespace {
 
+GateReads reads_of(const GateFile& gate) { return info_of(gate.config.kind).reads; }
+
 class HeadScorer final : public TokenScorer {
  public:
   HeadScorer(const GateFile& gate, const ModelConfig& model, const Weights& weights)
       // A network without memory says the same of a token now and later; DMS's mark comes with the next token.
-      : TokenScorer(name_of(gate.config.kind), gate.config.kind == GateKind::dms ? 1 : 0),
+      : TokenScorer(name_of(gate.config.kind), reads_of(gate) == GateReads::query_channel ? 1 : 0),
         config_(gate.config),
+        reads_(reads_of(gate)),
         model_(model),
         weights_(weights) {
     const auto get = [&](const char* name) { return gate_tensor(gate, name, weights); };
-    if (config_.kind != GateKind::dms) {
+    if (reads_ != GateReads::query_channel) {
       w2_ = get("w2");
       b2_ = get("b2");
     }
@@ -33,7 +37,7 @@ class HeadScorer final : public TokenScorer {
       w1_ = get("w1");
       b1_ = get("b1");
     }
-    if (config_.kind == GateKind::wg_kv) {
+    if (reads_ == GateReads::key_pair) {
       pre_norm_ = get("pre_norm");
       post_norm_ = get("post_norm");
     }
@@ -45,7 +49,7 @@ class HeadScorer final : public TokenScorer {
                                                            : kernels::GateActivation::identity;
   }
 
-  bool reads_unrotated() const override { return config_.kind == GateKind::wg_kv || config_.kind == GateKind::dms; }
+  bool reads_unrotated() const override { return reads_ != GateReads::key_value; }
   double weight_bytes() const override {
     double bytes = 0;
     for (const at::Tensor* tensor : {&w1_, &w2_})
@@ -78,9 +82,7 @@ class HeadScorer final : public TokenScorer {
                                          .eps = model_.layers[token.layer].norm_eps,
                                          .attention_scaling = layer.attention_scaling,
                                          .dtype = kernel_dtype(weights_.dtype),
-                                         .source = config_.kind == GateKind::dms ? kernels::GateSource::query_channel
-                                                   : config_.kind == GateKind::wg_kv ? kernels::GateSource::key_pair
-                                                                                     : kernels::GateSource::key_value,
+                                         .source = source(),
                                          .gate_eps = static_cast<float>(config_.norm_eps),
                                          .pre_weight = row(pre_norm_),
                                          .post_weight = row(post_norm_),
@@ -100,7 +102,7 @@ class HeadScorer final : public TokenScorer {
  private:
   /// The network's output, [n_kv_heads, n].
   at::Tensor output(int layer, const LayerTokens& tokens) const {
-    if (config_.kind == GateKind::dms) {
+    if (reads_ == GateReads::query_channel) {
       const at::Tensor& q = tokens.q_unrotated;
       return q.view({q.size(0), model_.n_kv_heads, model_.group_size(), model_.head_dim})
           .select(2, 0)
@@ -118,14 +120,21 @@ class HeadScorer final : public TokenScorer {
 
   at::Tensor input(int layer, const LayerTokens& tokens) const {
     const at::Tensor k = tokens.k.to(at::kFloat);
-    if (config_.kind != GateKind::wg_kv) return at::cat({k, tokens.v.to(at::kFloat)}, -1);
+    if (reads_ != GateReads::key_pair) return at::cat({k, tokens.v.to(at::kFloat)}, -1);
     const auto normed = [&](const at::Tensor& y, const at::Tensor& weight) {
       return y * at::rsqrt(y.square().mean(-1, true) + config_.norm_eps) * weight[layer];
     };
     return at::cat({normed(tokens.k_unrotated.to(at::kFloat), pre_norm_), normed(k, post_norm_)}, -1);
   }
 
+  kernels::GateSource source() const {
+    return reads_ == GateReads::query_channel ? kernels::GateSource::query_channel
+           : reads_ == GateReads::key_pair    ? kernels::GateSource::key_pair
+                                              : kernels::GateSource::key_value;
+  }
+
   GateConfig config_;
+  GateReads reads_;
   ModelConfig model_;
   const Weights& weights_;
   float scale_ = 1, offset_ = 0;

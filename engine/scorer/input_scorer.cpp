@@ -12,6 +12,7 @@
 #include <cmath>
 #include <optional>
 
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/model/ops.h"
 #include "engine/scorer/make_scorer.h"
 #include "engine/scorer/token_convolution.h"
@@ -20,8 +21,10 @@
 namespace kvscope::engine {
 namespace {
 
+bool reads_layer_input(const GateConfig& config) { return info_of(config.kind).reads == GateReads::layer_input; }
+
 int delay_of(const GateConfig& config) {
-  return config.kind == GateKind::dms_separate ? 1 : config.kernel / 2;  // a mark comes with the next token
+  return reads_layer_input(config) ? 1 : config.kernel / 2;  // a mark comes with the next token
 }
 
 class InputScorer final : public TokenScorer {
@@ -38,7 +41,7 @@ class InputScorer final : public TokenScorer {
       hidden_ = at::zeros({config_.n_hidden}, w1_.options());
     }
     if (config_.kernel > 1) around_.emplace(gate_tensor(gate, "conv", weights), weights.dtype);
-    if (config_.kind == GateKind::dms_separate) norm_ = get("norm");
+    if (reads_layer_input(config_)) norm_ = get("norm");
     const double sign = config_.negated ? -1 : 1;
     w2_ = (gate_tensor(gate, "w2", weights) * (sign * config_.scale)).to(weights.dtype);
     b2_ = (gate_tensor(gate, "b2", weights) * (sign * config_.scale) + sign * config_.offset).to(weights.dtype);

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/files/gate/gate_name.h"
 #include "engine/core/support/error.h"
 #include "engine/model/adapted_reader.h"
@@ -39,7 +40,8 @@ void LoadedModel::add(LoadedGate gate) {
 void LoadedModel::add(const std::filesystem::path& path, const std::string& name) {
   const GateFile gate = load_gate(path, config());
   gate_hashes_.push_back(path.filename().string() + " " + gate.hash);
-  if (gate.config.kind == GateKind::duo) {
+  const GateReads reads = info_of(gate.config.kind).reads;
+  if (reads == GateReads::nothing) {
     heads_ = {gate.config, gate.tensors.at("alpha").values};
     return;
   }
@@ -49,7 +51,7 @@ void LoadedModel::add(const std::filesystem::path& path, const std::string& name
   add({.scorer = std::move(scorer),
        .config = gate.config,
        .log_gamma = decay != gate.tensors.end() ? decay->second.values : std::vector<float>()});
-  if (gate.config.kind == GateKind::dms) model_.weights->gate_channel = config().head_dim - 1;
+  if (reads == GateReads::query_channel) model_.weights->gate_channel = config().head_dim - 1;
 }
 
 LoadedModel LoadedModel::load(const std::filesystem::path& folder, const LoadOptions& options,

@@ -1,5 +1,6 @@
 #include "engine/scorer/make_scorer.h"
 
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/support/error.h"
 #include "engine/scorer/kvpop_scorer.h"
 #include "kernels/gate_score.h"
@@ -61,6 +62,20 @@ at::Tensor activate(const at::Tensor& x, Activation activation) {
   return activation == Activation::gelu ? at::gelu(x) : activation == Activation::silu ? at::silu(x) : x;
 }
 
+static std::unique_ptr<TokenScorer> make_mlstm_scorer(const GateFile& gate, const ModelConfig& config,
+                                                      const Weights& weights) {
+  // The score is linear in `out` and b: scale, offset and sign are folded into them.
+  const GateConfig& c = gate.config;
+  const double sign = c.negated ? -1 : 1;
+  const TensorSource source = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    const at::Tensor tensor = gate_tensor(gate, name.c_str(), weights).view(shape);
+    if (name == "out") return tensor * (sign * c.scale);
+    return name == "b" ? tensor * (sign * c.scale) + sign * c.offset : tensor;
+  };
+  const KvpopScorerConfig numbers{.delay = c.delay, .soft_cap = c.soft_cap, .guarded = c.guarded};
+  return std::make_unique<KvpopScorer>(numbers, config, source, weights.device);
+}
+
 std::unique_ptr<TokenScorer> make_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights) {
   if (gate.config.per_layer) {
     throw Error({.file = gate.path.string(),
@@ -68,30 +83,17 @@ std::unique_ptr<TokenScorer> make_scorer(const GateFile& gate, const ModelConfig
                  .found = "a gate whose first head decides for the whole layer",
                  .expected = "a gate whose KV heads decide separately"});
   }
-  switch (gate.config.kind) {
-    case GateKind::kvpop_mlstm: {
-      // The score is linear in `out` and b: scale, offset and sign are folded into them.
-      const GateConfig& c = gate.config;
-      const double sign = c.negated ? -1 : 1;
-      const TensorSource source = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
-        const at::Tensor tensor = gate_tensor(gate, name.c_str(), weights).view(shape);
-        if (name == "out") return tensor * (sign * c.scale);
-        return name == "b" ? tensor * (sign * c.scale) + sign * c.offset : tensor;
-      };
-      const KvpopScorerConfig numbers{.delay = c.delay, .soft_cap = c.soft_cap, .guarded = c.guarded};
-      return std::make_unique<KvpopScorer>(numbers, config, source, weights.device);
-    }
-    case GateKind::kvpop_mlp:
-    case GateKind::kvpop_linear:
-    case GateKind::wg_kv:
-    case GateKind::dms:
+  const GateKindInfo& kind = info_of(gate.config.kind);
+  if (kind.has_memory) return make_mlstm_scorer(gate, config, weights);
+  switch (kind.reads) {
+    case GateReads::key_value:
+    case GateReads::key_pair:
+    case GateReads::query_channel:
       return make_head_scorer(gate, config, weights);
-    case GateKind::sp_kv:
-    case GateKind::dms_separate:
-    case GateKind::kvzap_linear:
-    case GateKind::kvzap_mlp:
+    case GateReads::attention_input:
+    case GateReads::layer_input:
       return make_input_scorer(gate, config, weights);
-    case GateKind::duo:
+    case GateReads::nothing:
       break;
   }
   throw Error({.file = gate.path.string(), .found = "values of heads", .expected = "a gate that scores tokens"});

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/support/error.h"
 #include "engine/jobs/train/checkpoint_writer.h"
 
@@ -13,7 +14,7 @@ namespace {
 GateConfig gate_config(GateKind kind, int n_hidden, int kernel) {
   GateConfig config = default_gate_config(kind);
   config.kind = kind;
-  config.n_hidden = kind == GateKind::dms_separate ? 0 : n_hidden;
+  config.n_hidden = info_of(kind).hidden == GateKindInfo::Hidden::none ? 0 : n_hidden;
   if (config.n_hidden == 0) config.activation = Activation::identity;
   if (kernel > 1) config.kernel = kernel, config.delay = kernel / 2;
   return config;
@@ -84,14 +85,15 @@ at::Tensor GateModule::output(const Layer& layer, const DecoderModule::Heads& he
   };
   const at::Tensor w2 = layer.at("w2"), b2 = layer.at("b2");
   at::Tensor y;
-  if (config_.kind == GateKind::wg_kv) {
+  if (reads_unrotated()) {
     at::Tensor in = at::cat({normed(heads.k_unrotated, "pre_norm"), normed(heads.k, "post_norm")}, -1);
     in = in.flatten(0, 1).transpose(0, 1);  // [HK, B * T, 2D]
     in = at::baddbmm(layer.at("b1").unsqueeze(1), in, layer.at("w1").transpose(1, 2));
     y = at::bmm(activate(in, config_.activation), w2.unsqueeze(2)).squeeze(2) + b2.unsqueeze(1);  // [HK, B * T]
     return y.view({-1, n_batch, n_positions}).transpose(0, 1);
   }
-  at::Tensor in = config_.kind == GateKind::dms_separate ? normed(x, "norm") : heads.input.to(w2.scalar_type());
+  at::Tensor in =
+      info_of(config_.kind).reads == GateReads::layer_input ? normed(x, "norm") : heads.input.to(w2.scalar_type());
   if (config_.n_hidden > 0) {
     in = activate(at::linear(in, layer.at("w1"), layer.at("b1")), config_.activation);
   }
@@ -107,8 +109,8 @@ void GateModule::save(const std::filesystem::path& folder, GateConfig config, co
   GateFile gate{.config = config,
                 .dims = {.n_layers = model_.n_layers,
                          .n_kv_heads = model_.n_kv_heads,
-                         .head_dim = config.kind == GateKind::wg_kv ? model_.head_dim : 0,
-                         .hidden_size = config.kind == GateKind::wg_kv ? 0 : model_.hidden_size},
+                         .head_dim = reads_unrotated() ? model_.head_dim : 0,
+                         .hidden_size = reads_unrotated() ? 0 : model_.hidden_size},
                 .format = "kvscope",
                 .description = description};
   for (const auto& spec : parameters_.specs()) gate.tensors[spec.name] = gate_tensor(parameters_.master(spec.name));

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/files/gate/gate_file.h"
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/jobs/train/decoder_module.h"
 #include "engine/jobs/train/flat_parameters.h"
 
@@ -34,7 +34,7 @@ class GateModule {
   /// the batch is one sequence, and a convolution sees nothing outside it: zeros before its first token and behind its last.
   at::Tensor output(const Layer& layer, const DecoderModule::Heads& heads, const at::Tensor& x) const;
   /// Whether output() reads heads.k_unrotated.
-  bool reads_unrotated() const { return config_.kind == GateKind::wg_kv; }
+  bool reads_unrotated() const { return info_of(config_.kind).reads == GateReads::key_pair; }
 
   /// As gate.json and gate.safetensors (bfloat16) in `folder`, replaced whole or not at all. `config` has the numbers of the run that
   /// the gate was trained for (window, sinks, threshold).

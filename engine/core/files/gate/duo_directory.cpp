@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/core/files/gate/gate_file.h"
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/files/gate/head_formats.h"
 #include "engine/core/files/gate/head_table.h"
 #include "engine/core/support/json_file.h"
@@ -140,7 +141,7 @@ std::vector<std::string> warnings_of(const HeadSelection& selection, const std::
         (selection.n_tied_chosen == 1 ? " of them is global: the first one" : " of them are global: the first ones"));
   }
   for (const std::string& kind : selection.thresholded) {
-    if (const auto gate = gate_kind_of(kind); !gate || scores_have_common_zero(*gate)) continue;
+    if (const auto gate = gate_kind_of(kind); !gate || info_of(*gate).has_common_zero) continue;
     warnings.push_back("the scores of " + kind +
                        " are not comparable across heads, so one threshold does not show which heads are dense; use "
                        "a gate whose scores are (sp_kv, wg_kv, dms, kvzap)");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/support/refuse.h"
 
 namespace kvscope {
@@ -10,23 +11,6 @@ namespace {
 
 constexpr int kMaxFileTokens = 1 << 30, kMaxHidden = 1 << 16, kMaxKernel = 4095;
 constexpr double kMaxNumber = 1e9;
-
-struct KindName {
-  GateKind kind;
-  const char* name;
-};
-constexpr KindName kKinds[] = {
-    {GateKind::kvpop_mlstm, "kvpop_mlstm"},
-    {GateKind::kvpop_mlp, "kvpop_mlp"},
-    {GateKind::kvpop_linear, "kvpop_linear"},
-    {GateKind::sp_kv, "sp_kv"},
-    {GateKind::wg_kv, "wg_kv"},
-    {GateKind::dms, "dms"},
-    {GateKind::dms_separate, "dms_separate"},
-    {GateKind::kvzap_linear, "kvzap_linear"},
-    {GateKind::kvzap_mlp, "kvzap_mlp"},
-    {GateKind::duo, "duo"},
-};
 
 /// Calls f(key, field, min, max) for every number of `c`; booleans and the activation have no range.
 template <class Config, class F>
@@ -79,7 +63,7 @@ GateKind read_kind(const JsonObject& json) {
   const std::string name = json.text("kind");
   if (const auto kind = gate_kind_of(name)) return *kind;
   std::string all;
-  for (const KindName& row : kKinds) all += (all.empty() ? "" : ", ") + std::string(row.name);
+  for (const GateKindInfo& row : gate_kinds()) all += (all.empty() ? "" : ", ") + std::string(row.name);
   throw Error({.file = json.file(), .where = "kind", .found = "unknown kind " + in_quotes(name, 40), .expected = all});
 }
 
@@ -89,8 +73,9 @@ void check_together(const GateConfig& c, const JsonObject& json) {
   };
   if (c.kernel % 2 == 0)
     fail("kernel", std::to_string(c.kernel), "an odd number: the same number of tokens before and after");
-  if (c.kernel > 1 && c.kind != GateKind::sp_kv) {
-    fail("kernel", std::to_string(c.kernel), std::string("1: ") + name_of(c.kind) + " has no convolution");
+  const GateKindInfo& kind = info_of(c.kind);
+  if (c.kernel > 1 && kind.convolved.empty()) {
+    fail("kernel", std::to_string(c.kernel), std::string("1: ") + kind.name + " has no convolution");
   }
   if (c.kernel > 1 && c.delay != c.kernel / 2) {
     fail("delay", std::to_string(c.delay),
@@ -100,66 +85,20 @@ void check_together(const GateConfig& c, const JsonObject& json) {
     fail("delay", "a delay of " + std::to_string(c.delay) + " tokens in a window of " + std::to_string(c.window),
          "a score that exists by the time the token leaves the window");
   }
-  if (c.kind == GateKind::kvpop_mlstm && c.sigmoid) {
+  if (kind.has_memory && c.sigmoid) {
     fail("sigmoid", "true", "false: the mLSTM's score has no sigmoid; KVpop's decay is added to it directly");
   }
-  if (c.n_hidden > 0 && c.kind != GateKind::sp_kv && !has_hidden_layer(c)) {
-    fail("n_hidden", std::to_string(c.n_hidden), std::string("0: ") + name_of(c.kind) + " has no hidden layer");
+  if (c.n_hidden > 0 && kind.hidden == GateKindInfo::Hidden::none) {
+    fail("n_hidden", std::to_string(c.n_hidden), std::string("0: ") + kind.name + " has no hidden layer");
   }
 }
 
 }  // namespace
 
-const char* name_of(GateKind kind) {
-  const auto row =
-      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindName& r) { return r.kind == kind; });
-  return row == std::end(kKinds) ? "" : row->name;
-}
-
-std::optional<GateKind> gate_kind_of(const std::string& name) {
-  for (const KindName& row : kKinds) {
-    if (name == row.name) return row.kind;
-  }
-  return std::nullopt;
-}
-
-bool scores_have_common_zero(GateKind kind) {
-  return kind != GateKind::kvpop_mlstm && kind != GateKind::kvpop_mlp && kind != GateKind::kvpop_linear;
-}
-
 bool has_hidden_layer(const GateConfig& c) {
-  return c.kind == GateKind::kvpop_mlp || c.kind == GateKind::wg_kv || c.kind == GateKind::kvzap_mlp ||
-         (c.kind == GateKind::sp_kv && c.n_hidden > 0);
-}
-
-GateConfig default_gate_config(GateKind kind) {
-  switch (kind) {
-    case GateKind::kvpop_mlstm:  // KVpop, arXiv 2607.05061: window 256, 4 sinks; read when the token leaves the window
-      return {.kind = kind, .delay = 256, .window = 256, .n_sink = 4};
-    case GateKind::kvpop_mlp:
-      return {.kind = kind, .window = 256, .n_sink = 4, .activation = Activation::silu};
-    case GateKind::kvpop_linear:
-      return {.kind = kind, .window = 256, .n_sink = 4};
-    case GateKind::sp_kv:  // SP-KV, arXiv 2605.14037, section 3
-      return {.kind = kind, .window = 128, .activation = Activation::silu, .sigmoid = true, .threshold = 0.5};
-    case GateKind::wg_kv:  // the released code compares with >, its paper with >=
-      return {.kind = kind,
-              .window = 256,
-              .activation = Activation::gelu,
-              .sigmoid = true,
-              .threshold = 0.1,
-              .strict = true};
-    case GateKind::dms:
-    case GateKind::dms_separate:
-      return {.kind = kind, .delay = 1, .window = 513, .scale = 100, .offset = -5, .negated = true};
-    case GateKind::kvzap_linear:  // thresholds in use: -3 to -6 (Qwen3-8B), -6 to -9 (Llama-3.1-8B)
-      return {.kind = kind, .window = 128, .threshold = -4};
-    case GateKind::kvzap_mlp:
-      return {.kind = kind, .window = 128, .activation = Activation::gelu, .threshold = -4};
-    case GateKind::duo:
-      return {.kind = kind, .window = 256, .n_sink = 128, .threshold = 0.5};
-  }
-  return {};
+  using Hidden = GateKindInfo::Hidden;
+  const Hidden hidden = info_of(c.kind).hidden;
+  return hidden == Hidden::always || (hidden == Hidden::optional && c.n_hidden > 0);
 }
 
 GateConfig read_gate_config(const JsonObject& json, const std::set<std::string>& others) {

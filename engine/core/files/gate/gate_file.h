@@ -115,10 +115,6 @@ struct GateFile {
 /// "wg_kv"
 const char* name_of(GateKind kind);
 std::optional<GateKind> gate_kind_of(const std::string& name);
-/// Whether a score means the same in every head, so that one threshold for all of them compares what can be compared: a
-/// utility, a trained mark, a predicted logarithm. KVpop's loss at the boundary (eq. 7) sees differences inside a head
-/// alone: each head's scores have a zero of their own.
-bool scores_have_common_zero(GateKind kind);
 /// The numbers of the method as published.
 GateConfig default_gate_config(GateKind kind);
 

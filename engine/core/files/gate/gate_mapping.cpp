@@ -36,12 +36,13 @@ class Mapping {
     gate.description = object_.text_or("description", "");
     read_names();
     sizes_ = GateSizes(known_, gate.config.n_hidden, gate.config.kernel);
-    // Whether sp_kv has a hidden layer follows from its tensors, how wide it is from their shapes.
-    if (gate.config.kind == GateKind::sp_kv) gate.config.n_hidden = names_.contains("w1") ? 1 : 0;
+    // Where a hidden layer is optional it follows from the tensors, how wide it is from their shapes.
+    if (info_of(gate.config.kind).hidden == GateKindInfo::Hidden::optional)
+      gate.config.n_hidden = names_.contains("w1") ? 1 : 0;
     check_kernel(gate.config, file_);
     const auto required = gate_tensor_specs(gate.config);
     std::vector<GateTensorSpec> specs(required.begin(), required.end());
-    for (const GateTensorSpec& spec : optional_tensor_specs(gate.config)) {
+    for (const GateTensorSpec& spec : info_of(gate.config.kind).may_have) {
       if (names_.contains(spec.name)) specs.push_back(spec);
     }
     if (specs.empty()) fail("kind", "a kind without tensors", "one with tensors to map");

@@ -13,21 +13,6 @@ constexpr std::string_view kLetters = "LHDFMK";
 constexpr std::int64_t kMaxAxis = 1 << 20;  // wider than any; small enough that no product overflows
 constexpr std::int64_t kMaxElements = 1 << 30;
 
-constexpr GateTensorSpec kMlstm[] = {{"wq", "L H 2D D/2"}, {"wk", "L H 2D D/2"}, {"wv", "L H 2D D"},
-                                     {"gi", "L H 2D 1"},   {"gf", "L H 2D 1"},   {"bi", "L H 1"},
-                                     {"bf", "L H 1"},      {"out", "L H 3D"},    {"b", "L H"}};
-constexpr GateTensorSpec kKeyMlp[] = {{"w1", "L H M 2D"}, {"b1", "L H M"}, {"w2", "L H M"}, {"b2", "L H"}};
-constexpr GateTensorSpec kKeyLinear[] = {{"w2", "L H 2D"}, {"b2", "L H"}};
-constexpr GateTensorSpec kWriteGate[] = {{"pre_norm", "L D"}, {"post_norm", "L D"}, {"w1", "L H M 2D"},
-                                         {"b1", "L H M"},     {"w2", "L H M"},      {"b2", "L H"}};
-constexpr GateTensorSpec kHiddenMlp[] = {{"w1", "L M F"}, {"b1", "L M"}, {"w2", "L H M"}, {"b2", "L H"}};
-constexpr GateTensorSpec kConvolvedMlp[] = {
-    {"w1", "L M F"}, {"b1", "L M"}, {"conv", "L M K"}, {"w2", "L H M"}, {"b2", "L H"}};
-constexpr GateTensorSpec kHiddenLinear[] = {{"w2", "L H F"}, {"b2", "L H"}};
-constexpr GateTensorSpec kNormLinear[] = {{"norm", "L F"}, {"w2", "L H F"}, {"b2", "L H"}};
-constexpr GateTensorSpec kDecay[] = {{"log_gamma", "L H"}};
-constexpr GateTensorSpec kAlpha[] = {{"alpha", "L H"}};
-
 /// One axis: number * letters / divisor.
 struct Axis {
   std::int64_t number = 1, divisor = 1;
@@ -51,36 +36,9 @@ std::vector<Axis> parse(const std::string& shape) {
 }  // namespace
 
 std::span<const GateTensorSpec> gate_tensor_specs(const GateConfig& config) {
-  switch (config.kind) {
-    case GateKind::kvpop_mlstm:
-      return kMlstm;
-    case GateKind::kvpop_mlp:
-      return kKeyMlp;
-    case GateKind::kvpop_linear:
-      return kKeyLinear;
-    case GateKind::wg_kv:
-      return kWriteGate;
-    case GateKind::sp_kv:
-      if (config.n_hidden == 0) return kHiddenLinear;
-      return config.kernel > 1 ? std::span<const GateTensorSpec>(kConvolvedMlp) : kHiddenMlp;
-    case GateKind::kvzap_mlp:
-      return kHiddenMlp;
-    case GateKind::kvzap_linear:
-      return kHiddenLinear;
-    case GateKind::dms_separate:
-      return kNormLinear;
-    case GateKind::duo:
-      return kAlpha;
-    case GateKind::dms:
-      break;
-  }
-  return {};
-}
-
-std::span<const GateTensorSpec> optional_tensor_specs(const GateConfig& config) {
-  const bool is_kvpop = config.kind == GateKind::kvpop_mlstm || config.kind == GateKind::kvpop_mlp ||
-                        config.kind == GateKind::kvpop_linear;
-  return is_kvpop ? std::span<const GateTensorSpec>(kDecay) : std::span<const GateTensorSpec>();
+  const GateKindInfo& kind = info_of(config.kind);
+  if (kind.hidden == GateKindInfo::Hidden::optional && config.n_hidden == 0) return kind.linear;
+  return config.kernel > 1 ? kind.convolved : kind.tensors;
 }
 
 std::string layer_shape(const GateTensorSpec& spec) { return std::string(spec.shape).substr(2); }

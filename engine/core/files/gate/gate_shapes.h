@@ -6,18 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/files/gate/gate_file.h"
+#include "engine/core/files/gate/gate_kinds.h"
 
 namespace kvscope {
 
-/// A tensor of a kind; `shape` as in gate_file.h, "L H M 2D".
-struct GateTensorSpec {
-  const char* name;
-  const char* shape;
-};
+/// The tensors of a gate of these numbers.
 std::span<const GateTensorSpec> gate_tensor_specs(const GateConfig& config);
-/// Those that a gate of the kind may have besides.
-std::span<const GateTensorSpec> optional_tensor_specs(const GateConfig& config);
 
 /// "L H M 2D" without its first axis: one layer's.
 std::string layer_shape(const GateTensorSpec& spec);

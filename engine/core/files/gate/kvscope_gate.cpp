@@ -58,7 +58,7 @@ void read_stacked(const GateSource& source, GateSizes& sizes, GateFile& gate) {
     if (!item.shape.empty() && item.shape[0] > 0) sizes.check_layers(item.shape[0], item.file);
     gate.tensors[spec.name] = read_tensor(source, spec.name, spec.shape, sizes);
   }
-  for (const GateTensorSpec& spec : optional_tensor_specs(gate.config)) {
+  for (const GateTensorSpec& spec : info_of(gate.config.kind).may_have) {
     if (source.items().contains(spec.name)) gate.tensors[spec.name] = read_tensor(source, spec.name, spec.shape, sizes);
   }
   for (const auto& [name, item] : source.items()) {
@@ -81,7 +81,7 @@ GateFile read_kvscope_gate(const std::filesystem::path& folder, const GateDims& 
   gate.description = object.text_or("description", "");
   gate.dims = read_dims(object);
   check_dims(gate.dims, known, path.string());
-  if (gate.config.kind == GateKind::dms) return gate;
+  if (gate_tensor_specs(gate.config).empty()) return gate;
   check_kernel(gate.config, path.string());
   GateSizes sizes(merge(gate.dims, known), gate.config.n_hidden, gate.config.kernel);
   read_stacked(GateSource(folder / kGateTensors), sizes, gate);
@@ -91,7 +91,7 @@ GateFile read_kvscope_gate(const std::filesystem::path& folder, const GateDims& 
 void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool replace, GateTensorType type) {
   const auto required = gate_tensor_specs(gate.config);
   std::vector<GateTensorSpec> specs(required.begin(), required.end());
-  for (const GateTensorSpec& spec : optional_tensor_specs(gate.config)) {
+  for (const GateTensorSpec& spec : info_of(gate.config.kind).may_have) {
     if (gate.tensors.contains(spec.name)) specs.push_back(spec);
   }
   if (gate.tensors.size() != specs.size()) {

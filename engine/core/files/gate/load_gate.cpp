@@ -115,7 +115,7 @@ std::pair<const Format*, fs::path> find_format(const fs::path& path) {
 
 /// Keeps the sizes on which the kind depends.
 GateDims own_dims(const GateFile& gate) {
-  std::string letters = gate.config.kind == GateKind::dms ? "LH" : "";
+  std::string letters = gate_tensor_specs(gate.config).empty() ? "LH" : "";
   for (const GateTensorSpec& spec : gate_tensor_specs(gate.config)) letters += spec.shape;
   const auto keep = [&](char letter, std::int64_t size) { return letters.find(letter) == letters.npos ? 0 : size; };
   const GateDims& d = gate.dims;
