@@ -264,9 +264,10 @@ void HeadBoardView::draw_facts(const ViewContext& context) {
                     fixed_text(100 * static_cast<double>(bytes.bytes) / static_cast<double>(bytes.dense), 1) +
                     " % of a dense cache"
               : "memory unknown, because the run does not record head dimension and dtype";
-  text += "; a local head keeps " + std::to_string(sizes.n_sink) + (sizes.n_sink == 1 ? " sink" : " sinks") +
-          " and the " + std::to_string(sizes.window) + " newest tokens";
-  say("board.bytes", p.text, text, text.substr(0, text.find(';')));
+  const std::string local = "; a local head keeps " + std::to_string(sizes.n_sink) +
+                            (sizes.n_sink == 1 ? " sink" : " sinks") + " and the " + std::to_string(sizes.window) +
+                            " newest tokens";
+  say("board.bytes", p.text, text + local, text);
 }
 
 /// The likelihood of these heads as the shown study predicts it.
@@ -284,17 +285,17 @@ void HeadBoardView::draw_predicted(const ViewContext& context) {
   }
   if (!prediction_) return;
   const HybridPrediction& p = *prediction_;
-  std::string text = "NLL, predicted: " + std::string(p.nll_difference < 0 ? "−" : "+") +
-                     fixed_text(std::abs(p.nll_difference), 4) + " nats per token against dense, from " +
-                     fixed_text(100 * p.share, 1) + " % of the " + (p.signal.empty() ? "signal" : p.signal) +
-                     ", interpolated between the " + std::to_string(p.n_points) + " choices measured in " +
-                     study->name + " (leave-one-out error " + fixed_text(p.error, 4) + ", root mean square)";
+  const std::string difference = "NLL, predicted: " + std::string(p.nll_difference < 0 ? "−" : "+") +
+                                 fixed_text(std::abs(p.nll_difference), 4) + " nats per token against dense";
+  std::string text = difference + ", from " + fixed_text(100 * p.share, 1) + " % of the " +
+                     (p.signal.empty() ? "signal" : p.signal) + ", interpolated between the " +
+                     std::to_string(p.n_points) + " choices measured in " + study->name + " (leave-one-out error " +
+                     fixed_text(p.error, 4) + ", root mean square)";
   const LocalSizes sizes = board_sizes(*context.a->run);
   if (p.window > 0 && (p.window != sizes.window || p.n_sink != sizes.n_sink))
     text += "; local heads in that study have " + std::to_string(p.n_sink) + " sinks and a window of " +
             std::to_string(p.window);
-  say("board.predicted", services_.theme->palette.preview, text,
-      text.substr(0, text.find(", from ")) + ", error " + fixed_text(p.error, 4));
+  say("board.predicted", services_.theme->palette.preview, text, difference + ", error " + fixed_text(p.error, 4));
 }
 
 /// The likelihood under exactly these heads, where a run has it.
@@ -309,10 +310,9 @@ void HeadBoardView::draw_measured(const ViewContext& context) {
     if (nll.n == 0) {
       text = running ? "NLL: measuring ..." : "NLL, measured: none";
     } else {
-      text += fixed_text(nll.b, 4) + " in B, " + fixed_text(nll.a, 4) + " in A, " + (nll.b >= nll.a ? "+" : "−") +
-              fixed_text(std::abs(nll.b - nll.a), 4) + " nats per token over the " + std::to_string(nll.n) +
-              " tokens that both have";
-      brief = text.substr(0, text.find(" nats "));
+      brief = text + fixed_text(nll.b, 4) + " in B, " + fixed_text(nll.a, 4) + " in A, " +
+              (nll.b >= nll.a ? "+" : "−") + fixed_text(std::abs(nll.b - nll.a), 4);
+      text = brief + " nats per token over the " + std::to_string(nll.n) + " tokens that both have";
     }
     if (running && nll.n > 0) text += " (running)", brief += " (running)";
     say("board.nll", p.good, text, nll.n == 0 ? text : brief);

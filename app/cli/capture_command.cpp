@@ -72,7 +72,7 @@ RunRecord failed_run(const Arguments& arguments, EngineJob& job, const ModelInfo
     std::fprintf(stderr, "warning: %s: %s; recorded as failed\n", escape_for_terminal(where, 150).c_str(),
                  escape_for_terminal(reason).c_str());
   }
-  RunRecord run = start_record(model, request);
+  RunRecord run = start_record(model, job.asked(request));
   finish_run(run, RunStatus::failed, std::move(reason));
   return run;
 }

@@ -8,9 +8,9 @@
 #include "app/cli/run_options.h"
 #include "app/process/interrupt.h"
 #include "app/process/trace_open.h"
-#include "app/session/run_setup.h"
 #include "engine/core/files/model_folder.h"
 #include "engine/core/files/tokenizer/chat.h"
+#include "engine/core/record/command_line.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 

@@ -15,6 +15,7 @@
 #include "app/session/run_setup.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/shell_quote.h"
 
 namespace kvscope::app {
 namespace {
@@ -157,16 +158,24 @@ nlohmann::json EngineJob::load_with(const std::string& model, const std::vector<
       if (const std::string note = note_of_adapter(path, model); !note.empty()) warn(path + ": " + note);
     }
   }
+  gates_.clear();
+  const std::vector<std::string> given = arguments_.texts("gate");
+  for (std::size_t i = 0; i < gates.size(); ++i) gates_.push_back(gate_ref(gates[i], i < given.size() ? given[i] : ""));
   nlohmann::json done = call(load_);
   if (protocol::was_cancelled(done)) throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
   return done;
 }
 
+Asked EngineJob::asked(const RunRequest& request) const {
+  return {.request = request,
+          .by_text = request.prompt_ids.empty(),
+          .origin = {.kind = request.answer_ids ? RunOrigin::Kind::replay : RunOrigin::Kind::drawn},
+          .gates = gates_};
+}
+
 std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, RunRecord& record,
                            const std::function<void()>& on_step) {
-  record = start_record(model, request);
-  // A gate that nobody named is found again by whoever repeats the command.
-  for (const std::string& gate : arguments_.texts("gate")) record.command_line += " --gate " + shell_quote(gate);
+  record = start_record(model, asked(request));
   try {
     const nlohmann::json done = call(request, [&](const nlohmann::json& event) {
       protocol::apply_event(record, event);

@@ -61,6 +61,8 @@ class EngineJob {
   /// came until then and says failed.
   std::string run(const ModelInfo& model, const RunRequest& request, RunRecord& record,
                   const std::function<void()>& on_step = {});
+  /// What a run of this request is recorded with: the request, and the gates that are loaded.
+  Asked asked(const RunRequest& request) const;
   Progress& progress() { return progress_; }
   /// Off: the engine's own progress is not shown, for a command that shows one of many requests.
   void show_engine_progress(bool on) { show_engine_progress_ = on; }
@@ -79,6 +81,7 @@ class EngineJob {
   const Arguments& arguments_;
   EngineJobOptions options_;
   protocol::LoadRequest load_;
+  std::vector<GateRef> gates_;  // that are loaded
   EngineClient client_;
   EngineGreeting greeting_;
 };

@@ -43,7 +43,7 @@ std::vector<HeadTarget> export_targets(const Arguments& arguments) {
 /// Thousands of runs are held at once: lifetimes and policies of them, and nothing else.
 RunRecord needed_for_heads(RunRecord run) {
   run.prompt_text.clear();
-  run.command_line.clear();
+  run.asked.reset();
   run.pieces = {};
   run.logprobs = {};
   run.scores = run.future_mass = {};
@@ -101,9 +101,8 @@ void print_selection(const HeadSelection& selection, bool of_runs) {
   const std::string rule = selection.rule == "run"    ? "the heads of the runs' own policy"
                            : selection.rule == "file" ? "the heads of the file"
                                                       : "strategy " + selection.rule;
-  std::string text = describe(selection);
-  if (!of_runs) text.resize(text.rfind(", "));  // no run has anything to cover
-  std::printf("%s: %s\n", rule.c_str(), text.c_str());
+  // Without a run there is nothing to cover.
+  std::printf("%s: %s\n", rule.c_str(), (of_runs ? describe(selection) : describe_count(selection)).c_str());
 }
 
 nlohmann::ordered_json selection_json(const HeadSelection& selection, int n_runs,

@@ -154,6 +154,18 @@ void add_axis(Columns& columns, const SweepPlan& plan, const std::string& axis) 
                   [&](const Row& row) { return number_in(text(row)); });
 }
 
+std::string asked_text(const Row& row) {
+  const SweepGroup& group = *row.group;
+  ordered_json asked = {{"group", group.name()}, {"policy", row.facts.policy}};
+  if (!group.gate.empty()) asked["gate"] = group.gate;
+  if (group.is_texts) {
+    asked["chunk"] = group.chunk;
+  } else {
+    asked["seed"] = group.seed;
+  }
+  return asked.dump();
+}
+
 void add_identity(Columns& columns, const SweepPlan& plan) {
   columns.texts("policy", "policy as requested", [](const Row& row) { return row.facts.policy; });
   columns.texts("gate",
@@ -173,6 +185,11 @@ void add_identity(Columns& columns, const SweepPlan& plan) {
   });
   columns.numbers("is_dense", "", "1: the policy that the others are compared with",
                   [](const Row& row) { return row.point ? 0.0 : 1.0; });
+  columns.texts(
+      "asked",
+      "what the point was asked for, as JSON: its group in the facts, policy, gate of the entry's list, chunk of "
+      "a text or seed of a task",
+      asked_text);
   columns.numbers("n", "", "pieces of a text, or questions of a task",
                   [](const Row& row) { return static_cast<double>(row.facts.n); });
 }

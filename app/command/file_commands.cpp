@@ -14,6 +14,7 @@
 #include "app/process/remote_file.h"
 #include "app/process/slow_read.h"
 #include "app/process/study_source.h"
+#include "engine/core/support/shell_quote.h"
 
 namespace kvscope::app {
 namespace {

@@ -7,6 +7,7 @@
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/session/obstacles.h"
+#include "engine/core/record/command_line.h"
 
 namespace kvscope::app {
 namespace {
@@ -146,9 +147,9 @@ void add_preview_commands(CommandRegistry& registry, Session& session, UiState& 
                   const int id = integer_argument(arguments, "id", session.a()->id);
                   const RunEntry* entry = session.find_run(id);
                   if (!entry) usage_error("id", "no run " + std::to_string(id));
-                  if (entry->run->command_line.empty())
+                  if (!has_command(*entry->run))
                     usage_error("run", "it has no command: its trace has none, or it has too many tokens for one line");
-                  ui.clipboard = entry->run->command_line;
+                  ui.clipboard = command_line(*entry->run);
                   session.messages().notify("copied the command of run " + std::to_string(id));
                   return ui.clipboard;
                 }});

@@ -122,6 +122,7 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
     if (!gate_format(known.path)) {
       facts.kind = "lora";
       facts.bytes = bytes_of(known.path, "lora");
+      facts.hash = gate_files_hash(known.path);
       return facts;
     }
   }
@@ -131,6 +132,7 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
       facts.kind = name_of(gate.config.kind);
       facts.decision = decision_of(gate.config, facts.kind);
       facts.bytes = bytes_of(known.path, gate.format);
+      facts.hash = gate.hash;
       if (const auto alpha = gate.tensors.find("alpha"); alpha != gate.tensors.end())
         facts.alpha = alpha->second.values;
       return std::string();
@@ -141,6 +143,17 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
   facts.misfit = read([&] { return load_gate(known.path, ModelConfig::load(folder)); });
   if (!facts.fits()) read([&] { return load_gate(known.path); });  // what it is, all the same
   return facts;
+}
+
+GateRef gate_ref(const fs::path& path, const std::string& given) {
+  GateRef ref{.given = given, .name = gate_name(path), .hash = ""};
+  std::error_code error;
+  if (!fs::exists(path, error)) return ref;
+  try {
+    ref.hash = gate_format(path) ? load_gate(path).hash : gate_files_hash(path);
+  } catch (const Error&) {  // the engine says what is wrong with it
+  }
+  return ref;
 }
 
 std::string gate_files_hash(const fs::path& path) {

@@ -9,6 +9,7 @@
 
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/policy/policy_text.h"
+#include "engine/core/record/asked.h"
 
 namespace kvscope::app {
 
@@ -32,6 +33,7 @@ struct GateFacts {
   KnownGate gate;
   std::string kind;         // "wg_kv", "lora" of an adapter without a gate; empty if it cannot be read at all
   std::string decision;     // "> 0.1, window 256"
+  std::string hash;         // hex, of a gate's numbers, of an adapter's files; empty if it cannot be read
   std::uint64_t bytes = 0;  // of all its files
   std::string misfit;       // why it does not go with the model, in a line; empty: it does
   std::string
@@ -43,6 +45,9 @@ GateFacts read_gate(const KnownGate& gate, const std::filesystem::path& model_fo
 
 /// Of the bytes of its file, or of all files in its folder in the order of their names.
 std::string gate_files_hash(const std::filesystem::path& path);
+
+/// Of a gate or adapter that is loaded from `path`; `given` is what a command calls it. Reads it; what cannot be read has no hash.
+GateRef gate_ref(const std::filesystem::path& path, const std::string& given);
 
 /// Whether the policy decides by a gate of this kind ("wg_kv"), by its declaration.
 bool reads_gate(const PolicySpec& policy, const std::string& kind);

@@ -102,18 +102,4 @@ fs::path settings_file() {
   return folder.empty() ? folder : folder / "settings.json";
 }
 
-std::string single_quoted(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
-std::string shell_quote(const std::string& word) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("_-./:=,@%+").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  return single_quoted(word);
-}
-
 }  // namespace kvscope::app

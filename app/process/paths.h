@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace kvscope::app {
@@ -28,10 +27,5 @@ std::filesystem::path settings_file();
 
 /// Where a file is saved that nobody has said a place for: the person's documents, else the home. Empty if there is neither.
 std::filesystem::path documents_folder();
-
-/// 'it'\''s': one word of a POSIX shell, always quoted.
-std::string single_quoted(std::string_view text);
-/// The same, quoted only if it has to be.
-std::string shell_quote(const std::string& word);
 
 }  // namespace kvscope::app

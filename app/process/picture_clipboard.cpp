@@ -9,6 +9,7 @@
 #include "app/process/child_process.h"
 #include "app/process/paths.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/shell_quote.h"
 
 namespace kvscope::app {
 namespace {

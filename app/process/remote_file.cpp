@@ -21,6 +21,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/hash.h"
+#include "engine/core/support/shell_quote.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/session/run_setup.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
 
@@ -13,12 +12,6 @@ namespace {
 // A copy of a long run of a large model takes milliseconds: at most ten a second, and at most a tenth of the time.
 constexpr std::chrono::milliseconds kPublishInterval(100);
 constexpr int kPublishShare = 10;
-
-/// The command that does the run again has what was changed on the way, unless that was planned.
-void tell_change(RunRecord& run) {
-  const std::string option = change_option(run.changes.back());
-  if (!run.command_line.empty() && run.command_line.find(option) == std::string::npos) run.command_line += option;
-}
 
 }  // namespace
 
@@ -41,9 +34,7 @@ bool RunAssembler::take(const nlohmann::json& event) {
     return false;
   }
   try {
-    const std::size_t n_changes = record_.changes.size();
     protocol::apply_event(record_, event);
-    if (record_.changes.size() > n_changes) tell_change(record_);
   } catch (const std::exception& error) {
     finish_run(record_, RunStatus::failed, std::string("the engine sent an unexpected event: ") + error.what());
     open_ = false;

@@ -39,9 +39,9 @@ void RunList::put_back(RunEntry entry) {
   runs_.insert(at, std::move(entry));
 }
 
-void RunList::begin(RunRecord record, Place place, int of_run, std::vector<std::string> stop) {
+void RunList::begin(RunRecord record, Place place) {
   begun_ = add(std::make_shared<const RunRecord>(std::move(record)), "");
-  runs_.back().own = true, runs_.back().of_run = of_run, runs_.back().stop = std::move(stop);
+  runs_.back().own = true;
   wanted_ = place;
   bring_in_sight(begun_);
   if (find(begun_)->run->n_tokens() > 0 || !a()) take_place();

@@ -17,12 +17,15 @@ struct RunEntry {
   int id = 0;  // 1, 2, ... in the order they came
   std::shared_ptr<const RunRecord> run;
   std::uint64_t revision = 0;
-  std::string trace_path;              // where it was saved or read, empty if nowhere
-  int trace_run = 0;                   // which one of that file
-  bool own = false;                    // decoded by a window, not read from somebody's trace
-  std::string name = {};               // that the person gave it
-  int of_run = 0;                      // whose tokens it was given, of this session; 0: not known
-  std::vector<std::string> stop = {};  // texts before which its answer ends, which are among its tokens
+  std::string trace_path;  // where it was saved or read, empty if nowhere
+  int trace_run = 0;       // which one of that file
+  bool own = false;        // decoded by a window, not read from somebody's trace
+  std::string name = {};   // that the person gave it
+
+  /// Texts before which its answer ends, which are among its tokens.
+  std::vector<std::string> stop() const {
+    return run->asked == nullptr ? std::vector<std::string>() : run->asked->request.stop;
+  }
 };
 
 /// "run 3 complete: 274 tokens, prefill 0.12 s, 35.0 tok/s"
@@ -54,7 +57,7 @@ class RunList {
   int next_id() const { return next_id_; }
   /// Adds the record of a run that begins. It takes its place, as A alone, once it has tokens: one that is refused
   /// leaves what is on show as it was.
-  void begin(RunRecord record, Place place, int of_run = 0, std::vector<std::string> stop = {});
+  void begin(RunRecord record, Place place);
   /// What has become of the run that was begun last; nothing if it was removed. One that fails before its first fact
   /// gives its place back to what was there. Returns whether A or B is another run now.
   bool grow(RunAssembler::Snapshot snapshot);

@@ -66,51 +66,51 @@ std::string policy_words(const RunRecord& run, const Differing& differing) {
   return text;
 }
 
-bool begins_with(const RunRecord& run, std::span<const std::int32_t> ids) {
-  return run.ids.size() >= ids.size() && std::equal(ids.begin(), ids.end(), run.ids.begin());
+const std::string& key_of(const RunRecord& run) {
+  static const std::string none;
+  return run.asked == nullptr ? none : run.asked->key;
 }
 
-/// The last run before it that `is` one, as one repeats what one has just seen; its id, or 0.
-template <typename Is>
-int last_before(const std::vector<RunEntry>& runs, const RunEntry& entry, Is is) {
+/// The run of the list whose tokens it was given, by its key; of a replay whose source no record names, the last run before it
+/// with the same tokens. 0: it is not in the list.
+int source_of(const std::vector<RunEntry>& runs, const RunEntry& entry) {
+  const RunRecord& run = *entry.run;
+  const RunOrigin& origin = run.asked->origin;
   int id = 0;
   for (const RunEntry& other : runs) {
-    if (other.id >= entry.id) break;
-    if (other.run->model.name == entry.run->model.name && is(*other.run)) id = other.id;
+    if (!origin.of.empty() && key_of(*other.run) == origin.of) return other.id;
+    const bool before = other.id < entry.id && origin.of.empty() && origin.kind == RunOrigin::Kind::replay;
+    if (before && !run.ids.empty() && other.run->prompt_len == run.prompt_len && other.run->ids == run.ids &&
+        other.run->model.name == run.model.name)
+      id = other.id;
   }
   return id;
 }
 
-/// Where its tokens are from, if a run of the list had them before.
+/// Where its tokens are from, if another run had them before.
 RunTitle mark_of(const std::vector<RunEntry>& runs, const RunEntry& entry) {
-  const RunRecord& run = *entry.run;
-  const auto has = [&run](const char* option) { return run.command_line.find(option) != std::string::npos; };
-  const bool given = has(" --answer-ids ");
-  // A line that would be too long is none: equal tokens are said all the same, but not how they came to be.
-  if (given || (run.command_line.empty() && run.n_tokens() > run.prompt_len)) {
-    const int of = entry.of_run > 0 ? entry.of_run
-                   : run.ids.empty()
-                       ? 0
-                       : last_before(runs, entry, [&run](const RunRecord& other) {
-                           // All of it, not as much of a longer one: while it comes it is known how long it will be.
-                           return other.prompt_len == run.prompt_len && other.n_tokens() > other.prompt_len &&
-                                  other.n_tokens() == std::max(run.n_tokens(), run.n_positions) &&
-                                  begins_with(other, run.ids);
-                         });
-    const std::string whose = of > 0 ? " of run " + std::to_string(of) : "";
-    if (given)
+  if (entry.run->asked == nullptr) return {};
+  const RunOrigin& origin = entry.run->asked->origin;
+  const int source = origin.kind == RunOrigin::Kind::drawn ? 0 : source_of(runs, entry);
+  const std::string whose = source > 0             ? " of run " + std::to_string(source)
+                            : origin.title.empty() ? ""
+                                                   : " of \"" + origin.title + "\"";
+  const std::string at = origin.q >= 0 ? " at query " + std::to_string(origin.q) : "";
+  switch (origin.kind) {
+    case RunOrigin::Kind::drawn:
+      return {};
+    case RunOrigin::Kind::replay:
       return {"replay" + whose,
               "Replayed: its tokens were given, so that two policies can be compared on the same text."};
-    if (of > 0) return {"tokens" + whose, "Same tokens as that run."};
+    case RunOrigin::Kind::fork:
+      if (whose.empty()) return {};  // token ids that somebody gave
+      return {"fork" + whose + at, "Same tokens as that run up to this query."};
+    case RunOrigin::Kind::resumed:
+      return {
+          "continuation" + whose + at,
+          "The engine stopped during that run. Its tokens up to this query are in this run; the rest was decoded later."};
   }
-  if (given || !has(" --prompt-ids ") || entry.name.starts_with("fork of run ")) return {};
-  const int of = last_before(runs, entry, [&run](const RunRecord& other) {
-    const auto prompt = std::span(run.ids).first(std::min<std::size_t>(run.ids.size(), run.prompt_len));
-    return !prompt.empty() && other.prompt_len != run.prompt_len && begins_with(other, prompt);
-  });
-  if (of == 0) return {};
-  return {"fork of run " + std::to_string(of) + " at query " + std::to_string(run.prompt_len - 1),
-          "Same tokens as that run up to this query."};
+  return {};
 }
 
 // What no policy says: how it was drawn, and by which model.
@@ -128,6 +128,8 @@ std::string rest_words(const RunRecord& run, const std::vector<const RunRecord*>
 }
 
 }  // namespace
+
+std::string policy_title(const RunRecord& run) { return policy_words(run, {}); }
 
 std::map<int, RunTitle> run_titles(const std::vector<RunEntry>& runs) {
   const Differing differing = differing_parameters(runs);

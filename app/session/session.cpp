@@ -7,10 +7,12 @@
 #include "app/process/usage.h"
 #include "app/session/answer.h"
 #include "app/session/run_setup.h"
+#include "app/session/run_titles.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/record/command_line.h"
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/support/error.h"
 #include "views/frame/leave_text.h"
@@ -20,9 +22,7 @@ namespace {
 
 /// Its tokens are those of its prompt's text: a command with that text does it again.
 bool is_of_prompt(const RunRecord& run) {
-  const std::string& line = run.command_line;
-  return !line.empty() && line.find(" --messages ") == std::string::npos &&
-         line.find(" --prompt-ids ") == std::string::npos;
+  return run.asked != nullptr && run.asked->by_text && run.asked->request.messages.empty();
 }
 
 }  // namespace
@@ -128,21 +128,28 @@ void Session::show_growing(std::shared_ptr<const RunRecord> run, std::uint64_t r
   take_snapshot({.request_id = -1, .run = std::move(run), .revision = revision});
 }
 
-void Session::start(RunRequest request, RunList::Place place, bool has_command, const std::string& command_line) {
+void Session::start(Asked asked, RunList::Place place, const std::optional<RunRequest>& rest) {
   engine_.check_ready();
-  if (request.prompt.empty() && request.prompt_ids.empty()) usage_error("prompt", "empty", "at least one token");
-  raise_budget(request);
-  RunRecord record = start_record(*engine_.model(), request);
-  if (request.answer_ids || !has_command) record.command_line = tokens_command_line(record.model.path, request);
-  if (!record.command_line.empty()) record.command_line += gate_options(request.policy);
-  if (!command_line.empty()) record.command_line = command_line;
-  begun_ = request;
+  if (asked.request.prompt.empty() && asked.request.prompt_ids.empty())
+    usage_error("prompt", "empty", "at least one token");
+  if (!rest) {
+    raise_budget(asked.request);
+    asked.gates = gates_of(asked.request.policy);
+  }
+  const RunRequest request = rest.value_or(asked.request);
+  const RunRecord record = start_record(*engine_.model(), std::move(asked));
   cut_run_.reset();
   selection_.runs.clear();  // it is to be seen
-  // Who is given ids has A's: a replay, or a fork.
-  runs_.begin(record, place, a() && (request.answer_ids || !request.prompt_ids.empty()) ? a()->id : 0, request.stop);
+  runs_.begin(record, place);
   engine_.begin_run(request, record);
   update_shown();
+}
+
+RunOrigin Session::from(RunOrigin::Kind kind, const RunEntry& entry, int q) const {
+  return {.kind = kind,
+          .of = entry.run->asked == nullptr ? "" : entry.run->asked->key,
+          .title = (entry.name.empty() ? "" : entry.name + ": ") + policy_title(*entry.run),
+          .q = q};
 }
 
 // A share of a short text can be less than sinks and window take: a first prompt of one's own would be refused.
@@ -157,16 +164,13 @@ void Session::raise_budget(RunRequest& request) {
 
 void Session::fork_run(int q) {
   if (!a() || q < 0 || q >= a()->run->n_tokens()) usage_error("q", std::to_string(q), "a query of A");
-  const std::string from = std::to_string(a()->id);
   RunRequest fork = next_run_.go_on(*a()->run, q);
   const RunRecord& of = *a()->run;
   const bool under_its_policy = is_measured_by(of, with_least_budget(policy_in_effect(), of.n_positions));
   // It is to have A's cache then: a share of its longer text would be another budget.
   if (fork.policy.budget && under_its_policy)
     fork.policy.budget = {BudgetSpec::Kind::tokens, static_cast<double>(of.policy.budget_tokens(of.n_positions))};
-  start(fork, RunList::Place::b, false);
-  // Its prompt has A's text, and its policy may be A's: nothing else says what it is.
-  runs_.rename(runs_.newest_begun(), "fork of run " + from + " at query " + std::to_string(q));
+  start({.request = fork, .by_text = false, .origin = from(RunOrigin::Kind::fork, *a(), q)}, RunList::Place::b);
   const bool a_drew_next = q + 1 >= of.prompt_len;
   if (parameters().sampling.temperature == 0 && under_its_policy && a_drew_next)
     messages_.notify(
@@ -178,9 +182,8 @@ void Session::decode_again() {
   if (!a() || a()->run->prompt_len == 0) return start_run();
   RunRequest again = next_run_.decode_again(*a()->run);
   // The tokens are A's, whatever the prompt is set to now; so is how its text became them.
-  const std::string& line = a()->run->command_line;
-  if (!line.empty()) again.raw = line.substr(0, line.find(" --prompt ")).find(" --chat") == std::string::npos;
-  start(again, RunList::Place::b, is_of_prompt(*a()->run));
+  if (a()->run->asked != nullptr) again.raw = a()->run->asked->request.raw;
+  start({.request = again, .by_text = is_of_prompt(*a()->run)}, RunList::Place::b);
 }
 
 void Session::replay() { replay(parameters().policy); }
@@ -189,7 +192,7 @@ void Session::replay(const PolicySpec& policy) {
   if (!a() || a()->run->n_tokens() == 0) usage_error("replay", "no run A");
   RunRequest request = next_run_.replay(*a()->run);
   request.policy = policy;
-  start(request, RunList::Place::b, is_of_prompt(*a()->run));
+  start({.request = request, .by_text = false, .origin = from(RunOrigin::Kind::replay, *a())}, RunList::Place::b);
 }
 
 void Session::run_done() {
@@ -303,7 +306,8 @@ int Session::n_positions() const {
 
 std::string Session::command_line() const {
   const std::string& model = engine_.model_path();
-  return run_command_line(model.empty() ? "MODEL" : model, next_run_.request()) + gate_options(parameters().policy);
+  return kvscope::command_line(model.empty() ? "MODEL" : model,
+                               {.request = next_run_.request(), .gates = gates_of(parameters().policy)});
 }
 
 // A head directory is read by hybrids alone; the board's own is on no other machine.
@@ -311,8 +315,8 @@ static bool is_head_directory(const std::string& path) {
   return gate_format(path) == std::optional<std::string>("duo");
 }
 
-std::string Session::gate_options(const PolicySpec& policy) const {
-  std::string options;
+std::vector<GateRef> Session::gates_of(const PolicySpec& policy) const {
+  std::vector<GateRef> gates;
   for (const std::string& path : engine_.gates_to_load()) {
     const auto& found = gates_.found();
     const auto facts = std::ranges::find_if(found, [&](const GateFacts& gate) { return gate.gate.path == path; });
@@ -320,9 +324,15 @@ std::string Session::gate_options(const PolicySpec& policy) const {
     const bool counts = facts == found.end()
                             ? !is_head_directory(path) || policy_of(policy).reads_heads(policy)
                             : facts->kind == "lora" || !facts->adapter.empty() || reads_gate(policy, facts->kind);
-    if (counts) options += " --gate " + shell_quote(path);
+    if (!counts) continue;
+    gates.push_back({.given = path});
+    if (facts != found.end()) gates.back().name = facts->gate.name, gates.back().hash = facts->hash;
   }
-  return options;
+  // One beside the model's weights is read in any case: no command names it.
+  const GateFacts* used = gates_.used_by(policy, engine_.gates_to_load());
+  if (used != nullptr && std::ranges::count(gates, used->gate.path.string(), &GateRef::given) == 0)
+    gates.push_back({.given = "", .name = used->gate.name, .hash = used->hash});
+  return gates;
 }
 
 }  // namespace kvscope::app

@@ -214,8 +214,9 @@ class Session {
   void take_gate(const GateFacts& facts);
   /// Those that were given for every model, and before them those added to this one.
   std::vector<std::string> gates_beside() const;
-  /// has_command: the prompt's text makes the same run; else its tokens are said. command_line: that does, if it is another.
-  void start(RunRequest request, RunList::Place place, bool has_command = true, const std::string& command_line = "");
+  /// `rest`: what the engine is asked for instead, of a run that goes on.
+  void start(Asked asked, RunList::Place place, const std::optional<RunRequest>& rest = std::nullopt);
+  RunOrigin from(RunOrigin::Kind kind, const RunEntry& entry, int q = -1) const;
   void go_on_with_cut_run();
   void compare_with_cut_run(const RunRecord& cut, const RunRecord& run);
   const ChatAnswer* answer_on_show() const;
@@ -234,7 +235,8 @@ class Session {
   void compare_with_study();
   void raise_budget(RunRequest& request);
   /// " --gate ..." of those that the engine was given and that a run by the policy depends on.
-  std::string gate_options(const PolicySpec& policy) const;
+  /// Those that a run under the policy is made with.
+  std::vector<GateRef> gates_of(const PolicySpec& policy) const;
   PolicySpec policy_on_model(const PolicySpec& asked) const;
   bool is_measured_by(const RunRecord& run, const PolicySpec& policy) const;
   /// Of the gate that would decide now, on this run's model; empty: not known, or the model's own.
@@ -284,7 +286,6 @@ class Session {
   Preview preview_;
   RunSummaries summaries_;
   FolderList folders_;
-  RunRequest begun_;                          // of the run that was begun last
   bool resume_due_ = false;                   // when the model is there
   bool preview_due_ = false;                  // then too: by another gate than before
   std::shared_ptr<const RunRecord> cut_run_;  // what the run in progress goes on from

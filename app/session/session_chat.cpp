@@ -35,7 +35,7 @@ Before answer_before(const std::vector<RunEntry>& runs, const RunRecord& run) {
     if (common_prefix(r, run) < r.n_tokens()) continue;
     const Before before = answer_before(runs, r);
     return {before.tokens + r.n_tokens() - r.prompt_len, before.text + answer_text(r),
-            before.text + answer_text(r, entry.stop)};
+            before.text + answer_text(r, entry.stop())};
   }
   return {};
 }
@@ -43,7 +43,7 @@ Before answer_before(const std::vector<RunEntry>& runs, const RunRecord& run) {
 }  // namespace
 
 void Session::start_run() {
-  start(next_run_.request(), RunList::Place::a);
+  start({.request = next_run_.request()}, RunList::Place::a);
   if (parameters().raw) return;
   next_run_.sent();
   begin_answer("", 0);
@@ -69,7 +69,11 @@ void Session::continue_run() {
   // The stop text that it ended at is among the tokens that it goes on from.
   const std::string so_far = of_chat ? answer_on_show()->so_far + answer_text(*a()->run) : "";
   const int n_so_far = chat_tokens_before() + a()->run->n_tokens() - a()->run->prompt_len;
-  start(next_run_.go_on(*a()->run, a()->run->n_tokens() - 1), RunList::Place::a, false);
+  const int last = a()->run->n_tokens() - 1;
+  start({.request = next_run_.go_on(*a()->run, last),
+         .by_text = false,
+         .origin = from(RunOrigin::Kind::fork, *a(), last)},
+        RunList::Place::a);
   if (of_chat) begin_answer(so_far, n_so_far);
 }
 
@@ -114,7 +118,7 @@ bool Session::take_up_answer(const RunEntry& entry) {
   if (answered && turns.size() < 2) return false;
   const ChatMessage& asked = answered ? turns[turns.size() - 2] : turns.back();
   if (run.prompt_text != asked.content) return false;
-  const std::string answer = answer_text(run, entry.stop);
+  const std::string answer = answer_text(run, entry.stop());
   if (answer.empty()) return false;
   if (!answered) {
     chat_ = {.run = entry.id, .asked = turns, .so_far = "", .text = answer};
@@ -144,12 +148,12 @@ bool Session::take_up_answer(const RunEntry& entry) {
 }
 
 std::string Session::answer_of(const RunEntry& entry) const {
-  return &entry == chat_run() ? chat_answer() : answer_text(*entry.run, entry.stop);
+  return &entry == chat_run() ? chat_answer() : answer_text(*entry.run, entry.stop());
 }
 
 std::string Session::chat_answer() const {
   const RunEntry* entry = chat_run();
-  return entry ? answer_on_show()->so_far + answer_text(*entry->run, entry->stop) : "";
+  return entry ? answer_on_show()->so_far + answer_text(*entry->run, entry->stop()) : "";
 }
 
 // A turn that has been answered is part of what the next one is asked with; one that failed or was stopped before a word is
@@ -158,7 +162,7 @@ std::string Session::chat_answer() const {
 void Session::take_answer() {
   const RunEntry* entry = find_run(chat_.run);
   chat_.coming = false;
-  chat_.text = entry ? chat_.so_far + answer_text(*entry->run, entry->stop) : "";
+  chat_.text = entry ? chat_.so_far + answer_text(*entry->run, entry->stop()) : "";
   if (!entry) return;
   const std::vector<ChatMessage>& turns = parameters().chat.turns;
   const bool on_show = turns == chat_.asked;

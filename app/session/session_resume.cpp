@@ -47,8 +47,11 @@ void Session::go_on_with_cut_run() {
   // A turn without a token of an answer had become a draft again.
   const std::vector<ChatMessage>& turns = parameters().chat.turns;
   const bool is_draft = of_chat && (turns.empty() || turns.back().role != "user") && chat_.text.empty() &&
-                        parameters().prompt == begun_.prompt;
-  start(rest_of(begun_, *entry.run), is_b ? RunList::Place::b : RunList::Place::a, false, entry.run->command_line);
+                        parameters().prompt == entry.run->prompt_text;
+  Asked asked = *entry.run->asked;  // the run as a whole is what was asked; the engine is asked for the rest
+  const RunRequest rest = rest_of(asked.request, *entry.run);
+  asked.origin = from(RunOrigin::Kind::resumed, entry, entry.run->n_tokens() - 1);
+  start(std::move(asked), is_b ? RunList::Place::b : RunList::Place::a, rest);
   cut_run_ = entry.run;
   if (!of_chat) return;
   if (is_draft) next_run_.sent();

@@ -85,7 +85,7 @@ void Session::begin_point_run() {
   request.stop_at_eos = false;
   request.chunk = run.point.chunk;
   try {
-    start(request, RunList::Place::a, false);
+    start({.request = request, .by_text = false}, RunList::Place::a);
     point_run_.emplace(runs_.newest_begun(), run.point);
   } catch (const Error& error) {  // nobody called who could be told
     messages_.add_banner({.kind = Banner::Kind::error, .text = error.what()});

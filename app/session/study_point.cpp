@@ -27,12 +27,9 @@ std::string text_of(const json& object, const char* key) {
 }
 
 int integer_of(const json& object, const char* key, int fallback) {
-  if (!object.contains(key)) return fallback;
-  const json& value = object[key];
-  if (value.is_number_integer() && value.get<double>() >= 0 && value.get<double>() < 1e9) return value.get<int>();
-  // `hybrid` has the words of its command line.
-  const double number = value.is_string() ? std::atof(value.get<std::string>().c_str()) : fallback;
-  return number >= 0 && number < 1e9 ? static_cast<int>(number) : fallback;
+  if (!object.contains(key) || !object[key].is_number_integer()) return fallback;
+  const double value = object[key].get<double>();
+  return value >= 0 && value < 1e9 ? static_cast<int>(value) : fallback;
 }
 
 /// A list of texts, or one.
@@ -66,37 +63,29 @@ void take_facts(const json& facts, MeasuredPoint& point) {
   }
 }
 
-/// A group is named "texts, chunk 16, gate wg-kv-0.01, with kvpop"; column `gate` has one of the two.
-bool is_of_group(const std::string& name, const std::string& base, const std::string& gate, bool is_dense) {
-  if (!name.starts_with(base) || (name.size() > base.size() && name[base.size()] != ',')) return false;
-  if (is_dense || gate.empty()) return is_dense || name == base;
-  return name.find(", gate " + gate) != std::string::npos || name.ends_with(", with " + gate);
-}
-
 void of_sweep(const StudyTable& study, int row, MeasuredPoint& point) {
   const json request = object_of(study.request), facts = object_of(study.facts);
-  const std::string chunk = cell(study, "chunk", row), item = cell(study, "item", row), gate = cell(study, "gate", row);
-  const bool is_dense = cell(study, "is_dense", row) == "1";
-  point.policy = is_dense ? kDense : cell(study, "policy", row);
+  const json asked = object_of(cell(study, "asked", row));
   point.model = text_of(request, "model");
-  if (chunk.empty()) {
+  if (asked.empty()) {
+    point.why_not = "An older KVScope made this study. It does not record what each point was asked for.";
+    return;
+  }
+  point.policy = text_of(asked, "policy");
+  point.chunk = integer_of(asked, "chunk", 0);
+  if (point.chunk == 0) {
     point.why_not = "This point is from the questions of a task (kvscope eval), so there is no text to read.";
     return;
   }
-  point.chunk = std::max(1, std::atoi(chunk.c_str()));
   const json groups = facts.value("groups", json::object());
-  std::string group;
-  for (const auto& [name, value] : groups.items()) {
-    if (!value.is_object() || !is_of_group(name, "texts, chunk " + chunk, gate, is_dense)) continue;
-    const auto policies = texts_of(value, "policies");
-    if (std::ranges::find(policies, point.policy) == policies.end()) continue;
-    take_facts(value, point);
-    group = name;
-    break;
+  const std::string group = text_of(asked, "group"), gate = text_of(asked, "gate"), item = cell(study, "item", row);
+  if (groups.contains(group) && groups[group].is_object()) {
+    take_facts(groups[group], point);
+  } else {
+    point.why_not = "The study does not record its model and texts.";
   }
-  if (group.empty()) point.why_not = "The study does not record its model and texts.";
   point.gates = texts_of(request, "gates");
-  if (group.find(", gate " + gate) != std::string::npos && !gate.empty()) point.gates.push_back(gate);
+  if (!gate.empty()) point.gates.push_back(gate);
   point.n_pieces = point.pieces_of_text = std::max(1, integer_of(request, "pieces", 8));
   for (const std::string& text : texts_of(request, "texts")) {
     if (fs::path(text).filename() == item) point.text = text;

@@ -56,7 +56,8 @@ void draw_answer_panel(Panel& panel) {
   const RunEntry& entry = b && editors.answer_of == 1 ? *b : *a;
   draw_head(panel, entry);
   // A record does not change: it is another one when the run has grown.
-  if (entry.run != editors.answered) editors.answer.set_text(answer_text(*(editors.answered = entry.run), entry.stop));
+  if (entry.run != editors.answered)
+    editors.answer.set_text(answer_text(*(editors.answered = entry.run), entry.stop()));
   const bool running = entry.run->status == RunStatus::running;
   editors.answer.draw({.item = "answer.text",
                        .size = {-1, std::max(panel.px(kLeastText), ImGui::GetContentRegionAvail().y - 1)},

@@ -10,6 +10,7 @@
 
 #include "app/session/rate_text.h"
 #include "app/window/panel.h"
+#include "engine/core/record/command_line.h"
 #include "engine/core/study/oracle_label.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -134,7 +135,7 @@ void draw_run_menu(Panel& panel, const RunEntry& entry) {
     panel.run("run.rename", {{"id", entry.id}, {"name", name}});
   views::forget_input_undo();
   panel.item("run." + std::to_string(entry.id) + ".rename");
-  const bool has_command = !entry.run->command_line.empty();
+  const bool has_command = kvscope::has_command(*entry.run);
   ImGui::BeginDisabled(!has_command);
   choice("Copy as command", "run.copy_command", ".copy");
   ImGui::EndDisabled();

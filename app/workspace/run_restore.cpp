@@ -119,8 +119,7 @@ void RunRestore::loaded(const SavedRun& run, const std::shared_ptr<const RunReco
                          .trace_path = run.trace,
                          .trace_run = run.trace_run,
                          .own = run.own,
-                         .name = run.name,
-                         .stop = run.stop});
+                         .name = run.name});
   if (run.own) autosave_.know(run.id, record, bytes);
   ++restored_;
   show();

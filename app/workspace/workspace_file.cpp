@@ -23,7 +23,6 @@ constexpr std::size_t kHashedTokens = 4096;
 json run_json(const SavedRun& run) {
   json object = {{"id", run.id}, {"own", run.own}, {"fingerprint", run.fingerprint}};
   if (!run.name.empty()) object["name"] = run.name;
-  if (!run.stop.empty()) object["stop"] = run.stop;
   if (!run.trace.empty()) object["trace"] = run.trace, object["trace_run"] = run.trace_run;
   return object;
 }
@@ -43,7 +42,6 @@ SavedRun run_from_json(const json& value, const std::string& file) {
   run.trace_run = static_cast<int>(object.integer_or("trace_run", 0, 0, kMaxPositions));
   run.fingerprint = object.text_or("fingerprint", "");
   run.name = object.text_or("name", "");
-  run.stop = some_texts(object, "stop");
   if (!run.own && run.trace.empty())
     throw Error({.file = file, .where = "runs", .found = "a run without a file", .expected = "own or trace"});
   return run;
@@ -94,8 +92,7 @@ WorkspaceFile workspace_file(const Session& session, const WorkspaceState& state
     std::error_code error;
     const std::string trace =
         entry.trace_path.empty() ? "" : std::filesystem::absolute(entry.trace_path, error).string();
-    file.runs.push_back(
-        {entry.id, own, trace, entry.trace_run, own ? "" : fingerprint(*entry.run), entry.name, entry.stop});
+    file.runs.push_back({entry.id, own, trace, entry.trace_run, own ? "" : fingerprint(*entry.run), entry.name});
   }
   return file;
 }

@@ -19,7 +19,6 @@ struct SavedRun {
   int trace_run = 0;        // which run of it
   std::string fingerprint;  // of its tokens, unless own: another run in the file's place is not taken for this one
   std::string name = {};    // that the person gave it
-  std::vector<std::string> stop = {};  // RunEntry::stop
 };
 
 struct WorkspaceFile {

@@ -123,6 +123,7 @@ ScoresOfGates gate_scores(const LoadedModel& model, const GateScoresRequest& req
   for (std::size_t i = 0; i < scores.size(); ++i) {
     all.push_back({.gate = numbers.scorers[i],
                    .text = scorers[i]->description(),
+                   .name = scorers[i]->name(),
                    .log_gamma = model.gates()[i].log_gamma,
                    .scores = std::move(scores[i])});
   }

@@ -298,7 +298,10 @@ std::span<const float> Generation::logits() const { return impl_->next_logits();
 ScorerInfo Generation::scorer_info() const {
   const TokenScorer* scorer = impl_->state.policy.scorer();
   if (scorer == nullptr) return {};
-  return {.kind = std::string(scorer->kind()), .delay = scorer->delay(), .text = scorer->description()};
+  return {.kind = std::string(scorer->kind()),
+          .delay = scorer->delay(),
+          .text = scorer->description(),
+          .gate = scorer->name()};
 }
 const std::vector<std::uint8_t>& Generation::local_heads() const { return impl_->state.policy.plan().local_heads; }
 const std::vector<float>& Generation::thresholds() const { return impl_->state.policy.plan().thresholds; }

@@ -39,6 +39,7 @@ class TokenScorer {
   virtual ~TokenScorer() = default;
   std::string_view kind() const { return kind_; }  // "kvpop_mlstm", as in gate_file.h
   int delay() const { return delay_; }
+  const std::string& name() const { return name_; }  // of its gate
   /// "KVpop mLSTM, delay 64, gate kvpop-mlstm".
   std::string description() const { return scorer_text(kind_, delay_, name_); }
   /// Which gate of its kind it is, before anybody scores by it.

@@ -80,6 +80,9 @@ struct Capture {
 inline RunRecord timeless(RunRecord run) {
   run.timings.load_s = run.timings.prefill_s = run.timings.decode_s = 0;
   run.started_utc.clear();
+  Asked asked = *run.asked;
+  asked.key.clear();  // which the moment is part of
+  run.asked = std::make_shared<const Asked>(std::move(asked));
   return run;
 }
 

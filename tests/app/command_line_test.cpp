@@ -1,5 +1,7 @@
 // The command line as a shell sees it: stdout, stderr, exit codes. Every test runs the real program.
 
+#include "engine/core/record/command_line.h"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -592,7 +594,7 @@ TEST_CASE("The real engine answers over the same command line") {
   INFO(measured.err);
   REQUIRE(measured.exit_code == 0);
   const RunRecord run = load_trace(trace);
-  CHECK_THAT(run.command_line, Catch::Contains(" --output-error"));
+  CHECK_THAT(command_line(run), Catch::Contains(" --output-error"));
   REQUIRE(run.output_error.n_queries() == run.queries());
   const double error = mean(head_metric(run, Metric::output_error, run.queries() - 1));
   CHECK(error > 0);

@@ -6,6 +6,7 @@
 
 #include "app/command/argument_line.h"
 #include "app/command/layouts.h"
+#include "engine/core/record/command_line.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
@@ -211,12 +212,13 @@ TEST_CASE("run.copy_command gives the line that did A, whatever the panel is set
   CHECK_THROWS_WITH(program.commands.execute("run.copy_command"), Catch::Contains("not possible now"));
   const test::TemporaryFolder folder;
   const std::string trace = (folder / "a.h5").string();
-  save_trace(trace, test::random_run(3), false);
+  const RunRecord run = test::random_run(3);
+  save_trace(trace, run, false);
   session.open_trace(trace);
   program.settle();
   program.commands.execute("policy.set", {{"policy", "quest:read=128"}});
-  CHECK(program.commands.execute("run.copy_command") == "kvscope run models/random-model --seed 3");
-  CHECK(program.ui.clipboard == "kvscope run models/random-model --seed 3");
+  CHECK(program.commands.execute("run.copy_command") == command_line(run));
+  CHECK(program.ui.clipboard == command_line(run));
 }
 
 TEST_CASE("Each metric of the map is a command of its own: menu and palette find it by its name") {

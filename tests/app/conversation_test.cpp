@@ -11,9 +11,11 @@
 
 #include "app/session/answer.h"
 #include "app/session/obstacles.h"
+#include "app/session/run_titles.h"
 #include "app/session/session.h"
 #include "app/session/stop_lines.h"
 #include "app/workspace/undo.h"
+#include "engine/core/record/command_line.h"
 #include "engine/core/support/error.h"
 #include "tests/app/poll_until.h"
 #include "tests/app/process.h"
@@ -114,8 +116,8 @@ TEST_CASE("What is sent becomes a turn, and so does its answer: the next run is 
   CHECK(counted > 10);
   CHECK(fixture.chat().turns.size() == 4);
   // The command says all of it.
-  CHECK(session.a()->run->command_line.find(" --messages ") != std::string::npos);
-  CHECK(session.a()->run->command_line.find("--thinking off") != std::string::npos);
+  CHECK(command_line(*session.a()->run).find(" --messages ") != std::string::npos);
+  CHECK(command_line(*session.a()->run).find("--thinking off") != std::string::npos);
 }
 
 TEST_CASE("Without a draft the last turn is answered anew, under whatever policy there is now") {
@@ -202,7 +204,7 @@ TEST_CASE("Continue goes on from the answer's tokens, and the turn is the whole 
   const RunRecord& more = *session.a()->run;
   CHECK(more.prompt_len == first.n_tokens());
   CHECK(std::equal(first.ids.begin(), first.ids.end(), more.ids.begin()));
-  CHECK(more.command_line.find(" --prompt-ids " + std::to_string(first.ids[0]) + ",") != std::string::npos);
+  CHECK(command_line(more).find(" --prompt-ids " + std::to_string(first.ids[0]) + ",") != std::string::npos);
   REQUIRE(fixture.chat().turns.size() == 2);
   CHECK(fixture.chat().turns.back().content == begun + answer_text(more));
   CHECK(session.answer_of(*session.a()) == begun + answer_text(more));  // what is copied
@@ -222,7 +224,8 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
   const int q = a->prompt_len + 2;
   CHECK_THROWS_AS(session.fork_run(a->n_tokens()), Error);
   session.fork_run(q);
-  CHECK(session.runs().back().name == "fork of run 1 at query " + std::to_string(q));
+  CHECK_THAT(run_titles(session.runs()).at(2).text,
+             Catch::StartsWith("fork of run 1 at query " + std::to_string(q) + ": "));
   fixture.wait([&] { return !session.run_in_progress(); });
   REQUIRE(session.b());
   const RunRecord& b = *session.b()->run;
@@ -231,7 +234,7 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
   CHECK(b.prompt_len == q + 1);
   CHECK(std::equal(b.ids.begin(), b.ids.begin() + q + 1, a->ids.begin()));
   CHECK(b.n_tokens() == q + 1 + 6);
-  CHECK(b.command_line.find(" --prompt-ids " + std::to_string(a->ids[0]) + ",") != std::string::npos);
+  CHECK(command_line(b).find(" --prompt-ids " + std::to_string(a->ids[0]) + ",") != std::string::npos);
   // What it draws in the midst of the prompt A has not drawn.
   session.messages().notify("");
   session.fork_run(a->prompt_len - 2);
@@ -521,7 +524,7 @@ TEST_CASE("A turn ends before the stop text that ended it, which is in the token
   const std::string whole = answer_text(stopped), turn = fixture.chat().turns[1].content;
   CHECK(turn == whole.substr(0, whole.find(third)));
   CHECK(session.answer_of(*session.a()) == turn);
-  CHECK(session.a()->stop == std::vector<std::string>{third});
+  CHECK(session.a()->stop() == std::vector<std::string>{third});
   session.next_run().set_stop({});
   session.continue_run();
   fixture.wait([&] { return !session.run_in_progress(); });

@@ -12,6 +12,7 @@
 #include "app/session/obstacles.h"
 #include "app/session/session.h"
 #include "engine/core/files/gate/gate_file.h"
+#include "engine/core/record/command_line.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/random.h"
@@ -200,8 +201,9 @@ TEST_CASE("the sample model comes with gates of WG-KV, SP-KV and DMS, small ones
       return json::parse(result.out).at("nll");
     };
     const json alone = score(policy, {});
-    CHECK(alone == score(policy, {"--gate", name}));
-    CHECK(alone != score("full", {}));
+    // Of another process: on a GPU the library's products may add in another order there (4e-6 seen).
+    CHECK(alone.get<double>() == Approx(score(policy, {"--gate", name}).get<double>()).margin(1e-5));
+    CHECK(alone.get<double>() != Approx(score("full", {}).get<double>()).margin(1e-5));
   }
 }
 
@@ -320,8 +322,8 @@ TEST_CASE("a loaded gate is let go of unless it decides, and a run's command nam
   CHECK(refusal("more").find("a run is in progress") != std::string::npos);
   test::poll_until(session, [&] { return !session.run_in_progress(); });
   REQUIRE(session.a());
-  CHECK(session.a()->run->command_line.find("streaming") != std::string::npos);
-  CHECK(session.a()->run->command_line.find(" --gate ") == std::string::npos);
+  CHECK(command_line(*session.a()->run).find("streaming") != std::string::npos);
+  CHECK(command_line(*session.a()->run).find(" --gate ") == std::string::npos);
 
   session.drop_gate("more");
   CHECK(session.engine().gates_to_load().empty());
@@ -390,7 +392,7 @@ TEST_CASE("a run by one gate of a kind is previewed and told by the name of the 
   CHECK(session.shown_a()->label == "A with gate a-half");
   CHECK(session.shown_b()->label == "B with gate b-most");
   CHECK(session.has_parameters_policy(*session.b()->run));
-  CHECK(session.b()->run->command_line.find("gates/b-most") != std::string::npos);
+  CHECK(command_line(*session.b()->run).find("gates/b-most") != std::string::npos);
 }
 
 TEST_CASE("the window's list of policies has an entry for each gate that was found, and choosing one loads it",

@@ -2,7 +2,6 @@
 // option has no meaning one line says where it has.
 
 #include "engine/core/study/oracle.h"
-#include "engine/core/trace/trace_live.h"
 #include "tests/app/capture_support.h"
 #include "tests/support/folders.h"
 #include "tests/support/skip.h"
@@ -168,20 +167,13 @@ TEST_CASE("a run under a pooled budget is recorded, previewed and explained as w
 
 TEST_CASE("inspect opens a trace of version 1 and says which of its numbers are of the old oracle") {
   const TemporaryFolder folder;
-  RunRecord run = random_run(3);
-  {
-    trace::LiveTrace live(folder / "old.h5", {.model = run.model, .capture = {}, .planned_runs = 1, .version = 1}, 240,
-                          false);
-    live.add(run);
-    live.pack(folder / "old.h5");
-    live.close();
-  }
-  const json object = inspected((folder / "old.h5").string());
+  const std::string old = in_source("tests/core/golden/trace-v1.h5");
+  const json object = inspected(old);
   CHECK(object["version"] == 1);
   CHECK(object["first_run"]["oracles"].contains("mean"));  // counted anew
   const std::string said = object["old_numbers"];
   CHECK(said.find("runs/recall, runs/mass_recall and heads/oracle_evict_at of this file (version 1)") == 0);
-  CHECK(kvscope_run({"inspect", (folder / "old.h5").string()}).out.find(said.substr(0, 60)) != std::string::npos);
-  save_trace(folder / "new.h5", run, false);
+  CHECK(kvscope_run({"inspect", old}).out.find(said.substr(0, 60)) != std::string::npos);
+  save_trace(folder / "new.h5", random_run(3), false);
   CHECK_FALSE(inspected((folder / "new.h5").string()).contains("old_numbers"));
 }

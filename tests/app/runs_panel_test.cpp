@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "app/session/run_titles.h"
+#include "engine/core/record/command_line.h"
+#include "engine/core/support/shell_quote.h"
 #include "tests/app/window_driver.h"
 #include "tests/support/random_run.h"
 
@@ -61,35 +63,55 @@ TEST_CASE("Runs whose titles are equal have their sampling or model where these 
              Catch::StartsWith("mine: KVpop") && !Catch::Contains(" of 2"));
 }
 
-TEST_CASE("A replay and a fork say of which run's tokens they are") {
-  RunRecord run = run_under("kvpop:budget=40,sinks=4,window=16"), replay = run, fork = run;
-  run.command_line = "kvscope run m --prompt x";
-  replay.command_line = "kvscope run m --prompt-ids 1 --answer-ids 2";
-  const std::vector<app::RunEntry> replayed = {entry_of(3, run), entry_of(5, replay)};
-  CHECK_THAT(title_of(replayed, 5), Catch::StartsWith("replay of run 3: KVpop"));
-  // Not of an older one that goes on where this ends; of two with the same tokens the one before.
-  RunRecord longer = run;
-  longer.ids.push_back(1), longer.n_positions = longer.n_tokens();
+TEST_CASE("A replay, a fork and a resumed run say of which run their tokens are") {
+  const RunRecord run = run_under("kvpop:budget=40,sinks=4,window=16");
+  using Kind = RunOrigin::Kind;
+  const auto given = [&run](Kind kind, int q = -1) {
+    RunRecord other = run;
+    Asked asked = *run.asked;
+    asked.origin = {.kind = kind, .of = run.asked->key, .title = "KVpop 40 tokens", .q = q};
+    asked.key = key_of(asked, "", "");
+    other.asked = std::make_shared<const Asked>(asked);
+    return other;
+  };
+  const auto beside = [&](const RunRecord& other) { return title_of({entry_of(3, run), entry_of(5, other)}, 5); };
+  const auto alone = [&](const RunRecord& other) { return title_of({entry_of(5, other)}, 5); };
+  CHECK_THAT(beside(given(Kind::replay)), Catch::StartsWith("replay of run 3: KVpop"));
+  CHECK_THAT(beside(given(Kind::fork, 12)), Catch::StartsWith("fork of run 3 at query 12: KVpop"));
+  CHECK_THAT(beside(given(Kind::resumed, 20)), Catch::StartsWith("continuation of run 3 at query 20: KVpop"));
+  CHECK_THAT(beside(run), Catch::StartsWith("KVpop"));
+  // Of a run that is not open, what it was called.
+  CHECK_THAT(alone(given(Kind::replay)), Catch::StartsWith("replay of \"KVpop 40 tokens\": KVpop"));
+  CHECK_THAT(alone(given(Kind::fork, 12)), Catch::StartsWith("fork of \"KVpop 40 tokens\" at query 12: KVpop"));
+  const auto titles = app::run_titles({entry_of(3, run), entry_of(5, given(Kind::replay))});
+  CHECK_THAT(titles.at(5).hint, Catch::Contains("its tokens were given"));
+}
+
+TEST_CASE("A replay whose source no record names is that of the last run before it with the same tokens") {
+  const RunRecord run = run_under("kvpop:budget=40,sinks=4,window=16");
+  RunRecord replay = run, longer = run;
+  replay.asked =
+      std::make_shared<const Asked>(Asked{.request = run.asked->request, .origin = {.kind = RunOrigin::Kind::replay}});
+  longer.ids.push_back(1);
   const std::vector<app::RunEntry> several = {entry_of(1, longer), entry_of(2, run), entry_of(4, run),
                                               entry_of(5, replay)};
   CHECK_THAT(title_of(several, 5), Catch::StartsWith("replay of run 4: KVpop"));
   CHECK_THAT(title_of({several[0], several[3]}, 5), Catch::StartsWith("replay: KVpop"));
-  std::vector<app::RunEntry> asked = several;
-  asked[3].of_run = 2;  // of this session it is known
-  CHECK_THAT(title_of(asked, 5), Catch::StartsWith("replay of run 2: KVpop"));
-  CHECK_THAT(app::run_titles(replayed).at(5).hint, Catch::Contains("its tokens were given"));
-  CHECK_THAT(title_of(replayed, 3), Catch::StartsWith("KVpop"));
-  CHECK_THAT(title_of({entry_of(5, replay)}, 5), Catch::StartsWith("replay: KVpop"));
-  fork.command_line = "kvscope run m --prompt-ids 1";
-  fork.prompt_len = run.prompt_len + 3;
-  const std::string at = std::to_string(fork.prompt_len - 1);
-  CHECK_THAT(title_of({entry_of(3, run), entry_of(5, fork)}, 5),
-             Catch::StartsWith("fork of run 3 at query " + at + ": KVpop"));
-  const std::string named = "fork of run 3 at query " + at;  // as the session names it
-  CHECK_THAT(title_of({entry_of(3, run), entry_of(5, fork, named)}, 5), Catch::StartsWith(named + ": KVpop"));
-  RunRecord same = run;
-  same.command_line.clear();  // its line would be too long
-  CHECK_THAT(title_of({entry_of(3, run), entry_of(5, same)}, 5), Catch::StartsWith("tokens of run 3: KVpop"));
+}
+
+// It was listed as a replay: its command line has these words.
+TEST_CASE("A prompt that names options of the command line changes neither titles nor commands") {
+  RunRecord run = run_under("kvpop:budget=40,sinks=4,window=16");
+  const std::string prompt =
+      "In the shell one writes kvscope run --answer-ids 1,2 and --prompt-ids 3,4 --messages x --chat to replay";
+  Asked asked{.request = {.prompt = prompt, .policy = run.policy, .max_tokens = 8}};
+  run.prompt_text = prompt;
+  run.asked = std::make_shared<const Asked>(asked);
+  CHECK_THAT(title_of({entry_of(1, run)}, 1), Catch::StartsWith("KVpop"));
+  const auto words = shell_words(command_line(run));
+  CHECK(std::ranges::count(words, "--answer-ids") == 0);
+  CHECK(words.back() == prompt);
+  CHECK(words[words.size() - 2] == "--prompt");
 }
 
 // With five runs two lines of it were in sight.

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "app/session/obstacles.h"
+#include "engine/core/record/command_line.h"
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -599,7 +600,11 @@ TEST_CASE("A run whose engine died goes on from its last token after the restart
   CHECK(run.policy == whole.policy);
   CHECK(run.prompt_len == whole.prompt_len);
   CHECK(run.prompt_text == whole.prompt_text);
-  CHECK(run.command_line == cut->command_line);
+  CHECK(command_line(run) == command_line(*cut));
+  CHECK(run.asked->origin.kind == RunOrigin::Kind::resumed);
+  CHECK(run.asked->origin.of == cut->asked->key);
+  CHECK(run.asked->origin.q == cut->n_tokens() - 1);
+  CHECK(run.asked->key != cut->asked->key);
   for (int layer = 0; layer < run.evict_at.n_layers(); ++layer)
     CHECK(run.evict_at.row(layer, 0) == whole.evict_at.row(layer, 0));
   CHECK(session.runs().size() == 2);  // what was kept of the first is kept

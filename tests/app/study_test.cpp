@@ -266,7 +266,8 @@ TEST_CASE("The axes of a study, its rows and its point are set by commands, refu
   program.run("study.select", {{"point", -1}});
   CHECK(program.commands.refusal(*program.commands.find("study.open_point")) == "No point of the study is selected.");
   program.run("study.select", {{"point", 1}});
-  CHECK_THAT(program.studies()["why_not"].get<std::string>(), Catch::Contains("does not record its model and texts"));
+  CHECK_THAT(program.studies()["why_not"].get<std::string>(),
+             Catch::Contains("does not record what each point was asked for"));
   CHECK_THROWS_AS(program.run("study.open_point"), Error);
 }
 

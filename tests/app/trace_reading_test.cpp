@@ -3,14 +3,17 @@
 #include <hdf5.h>
 
 #include <catch2/catch.hpp>
+#include <map>
 #include <thread>
 
 #include "app/command/app_commands.h"
 #include "app/session/session.h"
+#include "engine/core/support/hash.h"
 #include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_schema.h"
 #include "tests/app/poll_until.h"
 #include "tests/app/process.h"
+#include "tests/support/folders.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;
@@ -224,4 +227,24 @@ TEST_CASE("Where a run of a trace is damaged those before it are there, and a li
   REQUIRE(session.messages().banners().size() == 1);
   const std::string text = session.messages().banners()[0].text;
   CHECK_THAT(text, Catch::Contains("a.h5") && Catch::Contains("run 2") && Catch::Contains("checksum"));
+}
+
+// Written by the programs that had these versions; the hashes are those of the figures that the last of them drew.
+TEST_CASE("Figures of traces of versions 1 to 6 keep their bytes") {
+  const test::TemporaryFolder folder;
+  const int version = GENERATE(range(1, 7));
+  const std::string trace = test::in_source("tests/core/golden/trace-v" + std::to_string(version) + ".h5");
+  const std::map<std::string, std::uint64_t> hashes = {
+      {"kvpop-fig6", 0xfab55259e43df130},
+      {"kvpop-fig7", version < 3 ? 0xef6409ccd9b07d97 : 0x7b96cce8462e9ac7},
+      {"cache-timeline", 0x7e3c993e1fdd02a5}};
+  for (const auto& [preset, hash] : hashes) {
+    CAPTURE(preset, version);
+    const std::string figure = (folder / "figure.svg").string();
+    const auto result = test::kvscope_run(
+        {"figure", "--preset", preset, trace, "--run", "0", "--no-data", "--overwrite", "-o", figure});
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    CHECK(fnv1a64(test::read_text(figure)) == hash);
+  }
 }

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "engine/core/record/command_line.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/window_driver.h"
 #include "tests/support/random_run.h"
@@ -135,8 +136,6 @@ TEST_CASE("Copy as command puts A's own command on the clipboard, and the status
   if (skip_without_display()) return;
   const TemporaryFolder folder;
   RunRecord first = test::random_run(3), second = test::random_run(4);
-  first.command_line = "kvscope run first --policy h2o:budget=100";
-  second.command_line = "kvscope run second --policy tova:budget=90";
   const Xvfb display;
   WindowDriver window(display, {.engine = fake(), .words = {saved(folder, "first.h5", first)}});
   open_too(window, saved(folder, "second.h5", second));
@@ -147,7 +146,7 @@ TEST_CASE("Copy as command puts A's own command on the clipboard, and the status
     window.frames(3);
     CHECK(window.text("status") == "copied the command of run " + std::to_string(id));
     // What the clipboard holds is what a person pastes.
-    const std::string expected = id == 1 ? first.command_line : second.command_line;
+    const std::string expected = command_line(id == 1 ? first : second);
     const auto prompt = [&] { return window.state()["parameters"]["prompt"].get<std::string>(); };
     window.command("prompt.set", {{"text", "x"}});
     for (int i = 0; i < 20 && prompt() != expected; ++i) {

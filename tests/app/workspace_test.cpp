@@ -146,8 +146,8 @@ TEST_CASE("The next start has parameters, selection, A and B, layout and runs as
     CHECK_FALSE(next.session.selection().play.on);
     REQUIRE(next.session.runs().size() == 2);
     for (std::size_t i = 0; i < 2; ++i) CHECK(test::run_difference(*next.session.runs()[i].run, *runs[i]).empty());
-    CHECK(next.session.runs()[0].stop.empty());
-    CHECK(next.session.runs()[1].stop == std::vector<std::string>{"no such text"});
+    CHECK(next.session.runs()[0].stop().empty());
+    CHECK(next.session.runs()[1].stop() == std::vector<std::string>{"no such text"});
     CHECK(next.workspace.model() == "some/model");
     CHECK(next.session.messages().notice() == "Restored 2 runs");
     CHECK_FALSE(next.workspace.undo().can_undo());  // the steps are not kept

@@ -79,8 +79,9 @@ TEST_CASE("comparison_table: after how many tokens each policy acted stands ther
 TEST_CASE("comparison_table: two runs of one policy by two gates of its kind differ in the gate", "[core]") {
   RunRecord a = random_run(3), b = random_run(3);
   CHECK_FALSE(has(comparison_table(a, b, 100).asked, "gate"));
-  a.scorer = {.kind = "kvpop_mlp", .delay = 0, .text = "KVpop MLP, delay 0, gate kvpop"};
-  b.scorer = {.kind = "kvpop_mlstm", .delay = 64, .text = "KVpop mLSTM, delay 64, gate kvpop-mlstm"};
+  a.scorer = {.kind = "kvpop_mlp", .delay = 0, .text = "KVpop MLP, delay 0, gate kvpop", .gate = "kvpop"};
+  b.scorer = {
+      .kind = "kvpop_mlstm", .delay = 64, .text = "KVpop mLSTM, delay 64, gate kvpop-mlstm", .gate = "kvpop-mlstm"};
   const ComparisonTable table = comparison_table(a, b, 100);
   CHECK(row(table.asked, "gate").a == "kvpop");
   CHECK(row(table.asked, "gate").b == "kvpop-mlstm");

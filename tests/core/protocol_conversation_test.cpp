@@ -90,7 +90,7 @@ RunRecord client_record(const RunRecord& run) {
   record.model = run.model;
   record.sampling = run.sampling;
   record.prompt_text = run.prompt_text;
-  record.command_line = run.command_line;
+  record.asked = run.asked;
   record.started_utc = run.started_utc;
   return record;
 }

@@ -130,9 +130,9 @@ TEST_CASE("what_if: what a run recorded goes before what a gate says, if the pol
 TEST_CASE("what_if: scores of another gate of its kind are not what a run by the loaded one would see",
           "[core][whatif]") {
   RunRecord run = random_run(5, {.policy = "kvpop:budget=40,window=16"});
-  run.scorer = {.kind = "kvpop_mlstm", .delay = 16, .text = scorer_text("kvpop_mlstm", 16, "first")};
+  run.scorer = {.kind = "kvpop_mlstm", .delay = 16, .text = scorer_text("kvpop_mlstm", 16, "first"), .gate = "first"};
   ScoresOfGates gates = two_gates();
-  gates[1].text = scorer_text("kvpop_mlstm", 16, "second");
+  gates[1].text = scorer_text("kvpop_mlstm", 16, "second"), gates[1].name = "second";
   const PolicySpec smaller = PolicySpec::parse("kvpop:budget=30,window=16");
   CHECK(gate_of(run) == "first");
   CHECK(lacks_scores(run, smaller, "kvpop_mlstm", "second"));
@@ -142,7 +142,7 @@ TEST_CASE("what_if: scores of another gate of its kind are not what a run by the
   CHECK(gate_of(what_if(run, smaller, gates)) == "second");
   CHECK(gate_of(what_if(run, smaller)) == "first");
   CHECK(gate_of(what_if(run, PolicySpec::parse("streaming:sinks=1,window=16"))) == "");  // which reads no score
-  run.scorer.text = "kvpop mlstm, delay 16";                                             // of a trace that does not say
+  run.scorer.gate.clear();                                                               // of a trace that does not say
   CHECK(gate_of(run) == "");
   CHECK_FALSE(lacks_scores(run, smaller, "kvpop_mlstm", "second"));
   CHECK(gate_of(unscored()) == "");
@@ -151,7 +151,6 @@ TEST_CASE("what_if: scores of another gate of its kind are not what a run by the
 TEST_CASE("A gate is named as its paper names it, and by its place", "[core]") {
   CHECK(scorer_text("kvpop_mlstm", 64, "kvpop-mlstm") == "KVpop mLSTM, delay 64, gate kvpop-mlstm");
   CHECK(scorer_text("wg_kv", 0) == "WG-KV, delay 0");
-  CHECK(gate_of_scorer("WG-KV, delay 0, gate a, gate b") == "a, gate b");
   CHECK(scorer_titles(std::array<std::string_view, 2>{"dms", "dms_separate"}) == "DMS");
   CHECK(scorer_titles(std::array<std::string_view, 2>{"kvpop_mlp", "sp_kv"}) == "KVpop MLP or SP-KV");
   CHECK(gate_name("/nowhere/wgkv-0.01.pt") == "wgkv-0.01");

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/record/asked_json.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/text.h"
@@ -216,6 +217,15 @@ class Comparison {
   std::string difference_;
 };
 
+/// Like the scores, the same under every policy.
+Asked asked_for(const RunRecord& run) {
+  Asked asked{
+      .request = {.prompt = run.prompt_text, .max_tokens = run.n_positions - run.prompt_len, .sampling = run.sampling}};
+  asked.gates = {{.given = "gates/wg kv-0.01", .name = "wg kv-0.01", .hash = "00ff"}};
+  asked.key = key_of(asked, run.model.weights_hash, run.started_utc);
+  return asked;
+}
+
 }  // namespace
 
 RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
@@ -253,12 +263,12 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
   run.status = RunStatus::complete;
   run.timings = {
       .load_s = 0.25, .prefill_s = 0.125, .decode_s = 1.5, .decode_steps = options.n_new, .instrumented = true};
-  run.command_line = "kvscope run models/random-model --seed " + std::to_string(seed);
   run.started_utc = "2026-11-21T03:00:00Z";
   Random extras(seed + 1);  // their own, so that a run with them is else the run without
   if (options.page_reads) add_reads(run, extras);
   add_changes(run, options.n_changes, extras);
   if (options.output_error) add_output_error(run, window, extras);
+  run.asked = std::make_shared<const Asked>(asked_for(run));
   return run;
 }
 
@@ -305,7 +315,7 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("message", a.message, b.message);
   c.fields("timings.", a.timings, b.timings);
   c.field("prompt_index", a.prompt_index, b.prompt_index);
-  c.field("command_line", a.command_line, b.command_line);
+  c.field("asked", asked_text(a), asked_text(b));
   c.field("started_utc", a.started_utc, b.started_utc);
   return c.difference();
 }

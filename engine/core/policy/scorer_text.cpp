@@ -53,9 +53,4 @@ std::string scorer_text(std::string_view kind, int delay, std::string_view gate)
   return gate.empty() ? text : text + std::string(kGate) + std::string(gate);
 }
 
-std::string gate_of_scorer(std::string_view text) {
-  const std::size_t at = text.find(kGate);
-  return at == std::string_view::npos ? "" : std::string(text.substr(at + kGate.size()));
-}
-
 }  // namespace kvscope

@@ -15,7 +15,5 @@ std::string method_name(std::string_view policy);
 std::string scorer_titles(std::span<const std::string_view> kinds);
 /// "KVpop mLSTM, delay 64, gate kvpop-mlstm": which of several of one kind it is, says the name. Empty: it has none.
 std::string scorer_text(std::string_view kind, int delay, std::string_view gate = "");
-/// That name; empty where the text says none, as those of old traces.
-std::string gate_of_scorer(std::string_view text);
 
 }  // namespace kvscope

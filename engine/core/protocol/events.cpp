@@ -95,6 +95,7 @@ json to_json(const RunStarted& started, int id) {
           {"scorer", started.scorer.text},
           {"scorer_kind", started.scorer.kind},
           {"scorer_delay", started.scorer.delay},
+          {"scorer_gate", started.scorer.gate},
           {"local_heads", pack(local)},
           {"log_gamma", pack(started.log_gamma)},
           {"thresholds", pack(started.thresholds)},
@@ -119,6 +120,7 @@ RunStarted started_from_json(const json& event) {
   if (event.contains("scorer_kind")) started.scorer.kind = text(event, "scorer_kind");
   if (event.contains("scorer_delay"))
     started.scorer.delay = static_cast<int>(integer(event, "scorer_delay", -1, kMaxPositions));
+  if (event.contains("scorer_gate")) started.scorer.gate = text(event, "scorer_gate");
   if (event.contains("local_heads"))
     for (const std::int32_t local : unpack_i32(event, "local_heads")) started.local_heads.push_back(local != 0);
   if (event.contains("log_gamma")) started.log_gamma = unpack_f32(event, "log_gamma");

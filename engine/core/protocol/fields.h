@@ -1,66 +1,29 @@
 #pragma once
 // Checked fields of messages; private to engine/core/protocol. Every function throws Error (resource) that names message
-// and field.
-
-#include <cstdint>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <string_view>
+// and field: another program wrote it.
 
 #include "engine/core/record/run_fields.h"
+#include "engine/core/support/checked_fields.h"
 
 namespace kvscope::protocol {
 
-/// Throws Error (resource): who does not keep to the protocol is another program, or not well.
-[[noreturn]] void bad_field(const nlohmann::json& message, std::string_view key, std::string found,
-                            std::string expected);
+using fields::bad_field;
+using fields::boolean;
+using fields::field;
+using fields::fields_from_json;
+using fields::fields_to_json;
+using fields::integer;
+using fields::number;
+using fields::text;
+using fields::text_or_empty;
+using fields::texts;
+using fields::unsigned_integer;
 
-/// The field, which must be there and of that type.
-const nlohmann::json& field(const nlohmann::json& message, const char* key, nlohmann::json::value_t type);
-std::int64_t integer(const nlohmann::json& message, const char* key, std::int64_t min, std::int64_t max);
-std::uint64_t unsigned_integer(const nlohmann::json& message, const char* key);  // all 64 bits
-double number(const nlohmann::json& message, const char* key);
-double number(const nlohmann::json& message, const char* key, double min, double max);  // finite
-bool boolean(const nlohmann::json& message, const char* key);
-std::string text(const nlohmann::json& message, const char* key);
-/// Empty if it is not there or no text. Never fails.
-std::string text_or_empty(const nlohmann::json& message, const char* key);
-/// A list of texts; empty if it is not there.
-std::vector<std::string> texts(const nlohmann::json& message, const char* key);
 /// The inverse of pack(BytePool).
 BytePool unpack_pool(const nlohmann::json& message, const char* key);
 /// The rows of every head one after the other; and back, rows of n each: another number of them is refused.
 nlohmann::json pack_rows(const HeadSeries<float>& series);
 HeadSeries<float> unpack_rows(const nlohmann::json& message, const char* key, int n_layers, int n_kv_heads,
                               std::int64_t n);
-
-/// A struct that run_fields.h describes, as an object.
-template <typename T>
-nlohmann::json fields_to_json(const T& value) {
-  nlohmann::json object = nlohmann::json::object();
-  visit_fields(value, [&](const char* name, const auto& member, auto) { object[name] = member; });
-  return object;
-}
-
-/// All fields must be there, each within its range.
-template <typename T>
-T fields_from_json(const nlohmann::json& object) {
-  T value;
-  visit_fields(value, [&]<typename Member>(const char* name, Member& member, auto range) {
-    if constexpr (std::is_same_v<Member, std::string>) {
-      member = text(object, name);
-    } else if constexpr (std::is_same_v<Member, bool>) {
-      member = boolean(object, name);
-    } else if constexpr (std::is_same_v<Member, std::uint64_t>) {
-      member = unsigned_integer(object, name);
-    } else if constexpr (std::is_integral_v<Member>) {
-      member = static_cast<Member>(
-          integer(object, name, static_cast<std::int64_t>(range.min), static_cast<std::int64_t>(range.max)));
-    } else {
-      member = number(object, name, range.min, range.max);
-    }
-  });
-  return value;
-}
 
 }  // namespace kvscope::protocol

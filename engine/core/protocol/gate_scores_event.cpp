@@ -12,6 +12,7 @@ json done_gate_scores(int id, const ScoresOfGates& gates, int n_tokens) {
   for (const GateScores& one : gates) {
     json object = to_json(one.gate);
     object["text"] = one.text;
+    object["name"] = one.name;
     object["log_gamma"] = pack(one.log_gamma);
     object["scores"] = pack_rows(one.scores);
     list.push_back(std::move(object));
@@ -26,6 +27,7 @@ ScoresOfGates gate_scores_from_event(const json& event, const ModelInfo& model) 
     GateScores& one = gates.emplace_back();
     one.gate = gate_from_json(object);
     one.text = text(object, "text");
+    one.name = text_or_empty(object, "name");
     one.log_gamma = unpack_f32(object, "log_gamma");
     one.scores = unpack_rows(object, "scores", model.n_layers, model.n_kv_heads, n_tokens);
   }

@@ -2,6 +2,7 @@
 
 #include "engine/core/protocol/fields.h"
 #include "engine/core/protocol/protocol.h"
+#include "engine/core/record/request_json.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::protocol {
@@ -14,37 +15,15 @@ json encode(const LoadRequest& r) {
   return {{"type", "load"}, {"model", r.model}, {"device", r.device}, {"dtype", r.dtype}, {"gates", r.gates}};
 }
 
-json changes_to_json(const std::vector<PolicyChange>& changes) {
-  json list = json::array();
-  for (const PolicyChange& change : changes) list.push_back({{"q", change.q}, {"policy", change.policy.written()}});
-  return list;
-}
-
 json encode(const RunRequest& r) {
-  json j = {{"type", "run"},
-            {"raw", r.raw},
-            {"policy", r.policy.written()},
-            {"max_tokens", r.max_tokens},
-            {"sampling", fields_to_json(r.sampling)},
-            {"oracle", r.oracle},
-            {"oracle_spec", r.oracle_spec.to_string()},
-            {"changes", changes_to_json(r.changes)},
-            {"stop_at_eos", r.stop_at_eos}};
-  if (r.output_error) j["output_error"] = true;
-  if (!r.stop.empty()) j["stop"] = r.stop;
-  if (r.chat.thinking) j["thinking"] = *r.chat.thinking;
-  if (!r.chat.date.empty()) j["date"] = r.chat.date;
-  for (const ChatMessage& message : r.messages) {
-    j["messages"].push_back({{"role", message.role}, {"content", message.content}});
-  }
+  json j = request_json(r);
+  j["type"] = "run";
   if (r.prompt_ids.empty()) {
     j["prompt"] = r.prompt;
   } else {
     j["prompt_ids"] = pack(r.prompt_ids);
   }
   if (r.answer_ids) j["answer_ids"] = pack(*r.answer_ids);
-  if (r.draw_on) j["draw_on"] = true;
-  if (r.chunk > 0) j["chunk"] = r.chunk;
   if (!r.thresholds.empty()) j["thresholds"] = pack(r.thresholds);
   return j;
 }
@@ -58,7 +37,7 @@ json encode(const ScoreRequest& r) {
   }
   if (r.n_positions > 0) j["n_positions"] = r.n_positions;
   if (r.prompt_len > 0) j["prompt_len"] = r.prompt_len;
-  if (!r.changes.empty()) j["changes"] = changes_to_json(r.changes);
+  if (!r.changes.empty()) j["changes"] = changes_json(r.changes);
   if (!r.thresholds.empty()) j["thresholds"] = pack(r.thresholds);
   if (r.choices) j["choices"] = true;
   if (r.oracle) j["oracle"] = r.oracle->to_string();
@@ -95,43 +74,15 @@ LoadRequest load_from_json(const json& j) {
   return r;
 }
 
-std::vector<PolicyChange> changes_from_json(const json& list) {
-  std::vector<PolicyChange> changes;
-  for (const json& one : list) {
-    changes.push_back(
-        {static_cast<std::int32_t>(integer(one, "q", 0, kMaxPositions)), PolicySpec::parse(text(one, "policy"))});
-  }
-  return changes;
-}
-
 RunRequest run_from_json(const json& j) {
-  RunRequest r;
+  RunRequest r = request_of_json(j);
   if (j.contains("prompt_ids")) {
     r.prompt_ids = token_ids(j, "prompt_ids");
   } else {
     r.prompt = text(j, "prompt");
   }
-  r.raw = boolean(j, "raw");
-  r.policy = PolicySpec::parse(text(j, "policy"));
-  r.max_tokens = static_cast<int>(integer(j, "max_tokens", 0, kMaxPositions));
-  r.sampling = fields_from_json<SamplingSpec>(field(j, "sampling", json::value_t::object));
-  r.oracle = boolean(j, "oracle");
-  if (j.contains("oracle_spec")) r.oracle_spec = OracleSpec::parse(text(j, "oracle_spec"));
-  r.output_error = j.contains("output_error") && boolean(j, "output_error");
-  if (j.contains("changes")) r.changes = changes_from_json(field(j, "changes", json::value_t::array));
-  r.stop_at_eos = boolean(j, "stop_at_eos");
-  r.stop = texts(j, "stop");
   if (j.contains("answer_ids")) r.answer_ids = token_ids(j, "answer_ids");
-  r.draw_on = j.contains("draw_on") && boolean(j, "draw_on");
-  if (j.contains("chunk")) r.chunk = static_cast<int>(integer(j, "chunk", 0, kMaxPositions));
   if (j.contains("thresholds")) r.thresholds = unpack_f32(j, "thresholds");
-  if (j.contains("thinking")) r.chat.thinking = boolean(j, "thinking");
-  if (j.contains("date")) r.chat.date = text(j, "date");
-  if (j.contains("messages")) {
-    for (const json& message : field(j, "messages", json::value_t::array)) {
-      r.messages.push_back({text(message, "role"), text(message, "content")});
-    }
-  }
   return r;
 }
 
@@ -147,7 +98,7 @@ ScoreRequest score_from_json(const json& j) {
   }
   r.policy = PolicySpec::parse(j.contains("policy") ? text(j, "policy") : "full");
   if (j.contains("chunk")) r.chunk = static_cast<int>(integer(j, "chunk", 1, kMaxPositions));
-  if (j.contains("changes")) r.changes = changes_from_json(field(j, "changes", json::value_t::array));
+  if (j.contains("changes")) r.changes = changes_of_json(field(j, "changes", json::value_t::array));
   if (j.contains("thresholds")) r.thresholds = unpack_f32(j, "thresholds");
   r.choices = j.contains("choices") && boolean(j, "choices");
   if (j.contains("oracle")) r.oracle = OracleSpec::parse(text(j, "oracle"));

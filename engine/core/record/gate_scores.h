@@ -19,7 +19,7 @@ struct GateScoresRequest {
 /// One gate's raw scores, and what else a run of its policies takes from it.
 struct GateScores {
   GateOfModel gate;
-  std::string text;              // "kvpop mlstm, delay 64", as ScorerInfo has it
+  std::string text, name;        // ScorerInfo::text and ScorerInfo::gate of a run that decides by it
   std::vector<float> log_gamma;  // [n_layers * n_kv_heads] each head's own decay; empty: it has none
   HeadSeries<float> scores;      // [n_layers][n_kv_heads][ids]; NaN for the last `delay` tokens
 };

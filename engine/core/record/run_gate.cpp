@@ -1,7 +1,6 @@
 #include "engine/core/record/run_gate.h"
 
 #include "engine/core/policy/policy.h"
-#include "engine/core/policy/scorer_text.h"
 
 namespace kvscope {
 
@@ -10,7 +9,7 @@ std::string gate_of(const RunRecord& run) {
   const PolicyInfo* info = find_policy(run.policy.name);
   // A preview without scores has those of its run all the same.
   if (info == nullptr || policy_of(run.policy).plan(run.policy, {}).source != ScoreSource::gate) return "";
-  return gate_of_scorer(run.scorer.text);
+  return run.scorer.gate;
 }
 
 }  // namespace kvscope

@@ -2,14 +2,14 @@
 // Everything that is known of one run: what the window shows, what a trace stores, what figures are made from.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/lifetime/running_top_k.h"
-#include "engine/core/policy/policy_text.h"
-#include "engine/core/record/oracle_text.h"
+#include "engine/core/record/asked.h"
 
 namespace kvscope {
 
@@ -32,19 +32,9 @@ struct ModelInfo {
 struct ScorerInfo {
   std::string kind;  // "kvpop_mlstm", as in gate_file.h, or "random"; empty: not known
   int delay = -1;    // the score of token t is read out at query t + delay; -1: not known
-  std::string text;  // "kvpop mlstm, delay 64"; of a run without scores, what the model has
+  std::string text;  // "KVpop mLSTM, delay 64"; of a run without scores, what the model has
+  std::string gate;  // "kvpop-mlstm": which gate of its kind; empty: none, or not known
   bool operator==(const ScorerInfo&) const = default;
-};
-
-/// How the next token is drawn, see engine/core/sampling/sampler.h.
-struct SamplingSpec {
-  double temperature = 0;  // 0 is greedy
-  int top_k = 0;           // 0: all
-  double top_p = 1;
-  double min_p = 0;
-  double repetition_penalty = 1;
-  std::uint64_t seed = 0;
-  bool operator==(const SamplingSpec&) const = default;
 };
 
 /// Byte strings in one pool: token pieces may be parts of a character, so they are bytes, not text.
@@ -72,13 +62,6 @@ struct PageRead {
   std::int16_t layer = 0, kv_head = 0;
   std::vector<std::int32_t> pages;  // ascending; slot / 16, which is position / 16 unless the policy evicts too
   bool operator==(const PageRead&) const = default;
-};
-
-/// Parameters that were changed while the run went on: they hold from query q on.
-struct PolicyChange {
-  std::int32_t q = 0;
-  PolicySpec policy;
-  bool operator==(const PolicyChange&) const = default;
 };
 
 /// What the oracle can go by beside the mean mass, see OracleSpec. Each as future_mass, or empty where it was not asked
@@ -179,9 +162,9 @@ struct RunRecord {
   RunStatus status = RunStatus::running;
   std::string message;  // why it failed
   RunTimings timings;
-  std::string command_line;
-  std::string started_utc;  // ISO 8601
-  int prompt_index = -1;    // which prompt of a capture's file it answers; -1: a run on its own
+  std::shared_ptr<const Asked> asked;  // null: not recorded, as in a trace of before version 7 without a command line
+  std::string started_utc;             // ISO 8601
+  int prompt_index = -1;               // which prompt of a capture's file it answers; -1: a run on its own
 
   int n_tokens() const { return static_cast<int>(ids.size()); }
   int queries() const { return n_queries > 0 || status == RunStatus::running ? n_queries : n_tokens(); }

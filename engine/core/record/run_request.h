@@ -6,10 +6,29 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/policy/policy_text.h"
 #include "engine/core/record/chat_message.h"
-#include "engine/core/record/run_record.h"
+#include "engine/core/record/oracle_text.h"
 
 namespace kvscope {
+
+/// How the next token is drawn, see engine/core/sampling/sampler.h.
+struct SamplingSpec {
+  double temperature = 0;  // 0 is greedy
+  int top_k = 0;           // 0: all
+  double top_p = 1;
+  double min_p = 0;
+  double repetition_penalty = 1;
+  std::uint64_t seed = 0;
+  bool operator==(const SamplingSpec&) const = default;
+};
+
+/// Parameters that were changed while the run went on: they hold from query q on.
+struct PolicyChange {
+  std::int32_t q = 0;
+  PolicySpec policy;
+  bool operator==(const PolicyChange&) const = default;
+};
 
 /// What a `run` asks for.
 struct RunRequest {
@@ -29,7 +48,7 @@ struct RunRequest {
   std::vector<std::string> stop;  // texts before which the answer ends, see StopStrings
   /// The answer as it is given, a forced step each, instead of drawn; empty: nothing follows the prompt.
   std::optional<std::vector<std::int32_t>> answer_ids;
-  /// Behind answer_ids tokens are drawn, as a run draws them that has drawn these itself: what was cut off goes on.
+  /// After answer_ids more tokens are drawn, as by a run that drew these itself: a run that was cut off goes on.
   bool draw_on = false;
   /// Of a text that is read only (the prompt; nothing is drawn): from its first token on the policy acts after every so
   /// many tokens, see engine/decode/forced_pass.h. 0: the prompt passes as the policy's runs have it.

@@ -152,14 +152,16 @@ HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const std:
   return selection;
 }
 
-std::string describe(const HeadSelection& selection, bool brief) {
+std::string describe_count(const HeadSelection& selection) {
   const int n_selected = selection.n_selected(), n_heads = selection.n_heads();
-  const std::string coverage = std::isnan(selection.coverage)
-                                   ? "no long-range entry was kept"
-                                   : "coverage " + fixed_text(100 * selection.coverage, 2) + " %" +
-                                         (brief ? "" : " of the kept long-range entries");
   return std::to_string(n_selected) + " of " + std::to_string(n_heads) + " heads global, share " +
-         number_text(static_cast<double>(n_selected) / n_heads, 3) + ", " + coverage;
+         number_text(static_cast<double>(n_selected) / n_heads, 3);
+}
+
+std::string describe(const HeadSelection& selection, bool brief) {
+  if (std::isnan(selection.coverage)) return describe_count(selection) + ", no long-range entry was kept";
+  return describe_count(selection) + ", coverage " + fixed_text(100 * selection.coverage, 2) + " %" +
+         (brief ? "" : " of the kept long-range entries");
 }
 
 HybridBytes hybrid_bytes(const ModelInfo& model, const std::vector<std::uint8_t>& local, const LocalSizes& sizes,

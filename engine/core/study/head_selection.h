@@ -65,6 +65,8 @@ HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const std:
 /// Retained long-range entries in heads that are not local / all of them; NaN for 0 / 0.
 double coverage_of(const std::vector<std::int64_t>& entries, const std::vector<std::uint8_t>& local);
 
+/// "6 of 24 heads global, share 0.25"
+std::string describe_count(const HeadSelection& selection);
 /// "6 of 24 heads global, share 0.25, coverage 43.21 % of the kept long-range entries"; where there is little room, without
 /// what the coverage is of.
 std::string describe(const HeadSelection& selection, bool brief = false);

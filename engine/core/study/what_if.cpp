@@ -123,7 +123,7 @@ void preview_of_pool(const RunRecord& run, const PolicySpec& spec, RunRecord& re
 RunRecord scored_by(const RunRecord& run, const GateScores& gate, const PolicySpec& spec) {
   RunRecord scored = run;
   scored.scores = gate.scores;
-  scored.scorer = {.kind = gate.gate.kind, .delay = gate.gate.delay, .text = gate.text};
+  scored.scorer = {.kind = gate.gate.kind, .delay = gate.gate.delay, .text = gate.text, .gate = gate.name};
   scored.thresholds.clear();  // of other scores
   scored.log_gamma = has_learned_decay(spec) ? gate.log_gamma : std::vector<float>();
   if (has_learned_decay(spec) && gate.log_gamma.empty())
@@ -152,7 +152,7 @@ bool lacks_scores(const RunRecord& run, const PolicySpec& asked, std::string_vie
 
 RunRecord what_if(const RunRecord& run, const PolicySpec& asked, const ScoresOfGates& gates) {
   const GateScores* gate = scores_of(gates, policy_of(asked).info.gates);
-  if (gate == nullptr || !lacks_scores(run, asked, gate->gate.kind, gate_of_scorer(gate->text)))
+  if (gate == nullptr || !lacks_scores(run, asked, gate->gate.kind, gate->name))
     return preview_of(run, policy_after(asked, run.policy));
   const HeadsOfModel shape{run.model.n_layers, run.model.n_kv_heads};
   const PolicySpec spec = policy_on(asked, shape, {.scorers = {gate->gate}, .heads = {}});

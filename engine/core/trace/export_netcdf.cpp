@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/core/record/asked_json.h"
+#include "engine/core/record/command_line.h"
 #include "engine/core/study/oracle.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/study/series_array.h"
@@ -49,7 +51,8 @@ void add_facts(NetcdfFile& file, const RunRecord& run) {
   text("status", to_string(run.status));
   text("message", run.message);
   text("started_utc", run.started_utc);
-  text("command_line", run.command_line);
+  text("command_line", command_line(run));
+  text("asked", asked_text(run));
   file.attribute("prefill_s", run.timings.prefill_s);
   file.attribute("decode_s", run.timings.decode_s);
   number("decode_steps", run.timings.decode_steps);

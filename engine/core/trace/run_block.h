@@ -52,10 +52,10 @@ bool is_padding(const RunBlock& block, Dataset id);
 /// FNV-1a 64 over what the file says of the model (its scorer apart), then all columns but the checksum's own.
 std::uint64_t checksum(const RunBlock& block, const ModelInfo& model);
 
-/// Columns of `run` as number `number` of a file of that version whose axes are filled up to `filled`. Spans count from
+/// Columns of `run` as number `number` of a file whose axes are filled up to `filled`. Spans count from
 /// the file's start. Throws Error (internal) if the record does not hang together (a row longer than the run, another
 /// model's shape).
-RunBlock encode_run(const RunRecord& run, const Extents& filled, int number, int version = kVersion);
+RunBlock encode_run(const RunRecord& run, const Extents& filled, int number);
 
 /// The inverse. The columns may come from anywhere: every size, span, index and mark is checked, and the checksum.
 /// `file` names the source in Errors. `model` gives the shape.

@@ -177,6 +177,13 @@ class Decoder {
     }
   }
 
+  /// Once decode_texts() has seen its span.
+  std::string_view text_at(Dataset id) const {
+    const auto span = block_.values<std::int64_t>(id);
+    const auto pool = block_.values<char>(Dataset::text);
+    return {pool.data() + (span[0] - block_.slice.begin[Axis::text_byte]), static_cast<std::size_t>(span[1] - span[0])};
+  }
+
   template <typename T>
   void decode_series(HeadSeries<T>& series, Dataset values_id, Dataset lengths_id) {
     const auto lengths = block_.values<std::int32_t>(lengths_id);
@@ -235,7 +242,7 @@ class Decoder {
   /// What the columns say must be a run. Rows of one that failed may be shorter than it is; readers know no such rows.
   void check() {
     try {
-      upgrade(run_, block_.version);
+      upgrade(run_, block_.version, text_at(Dataset::command_line_span));
       if (run_.status == RunStatus::failed) fill_rows(run_);
       check_run(run_);
     } catch (const RunFault& fault) {

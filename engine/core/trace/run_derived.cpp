@@ -105,8 +105,7 @@ void encode_derived(RunBlock& block, const RunRecord& run) {
   std::vector<float> recall(density.size(), kNaN);
   std::vector<float> mass_recall = recall, chance = recall, mass_kept = recall;
   std::vector<std::uint8_t> verdicts(block.slice.count[Axis::token] * density.size(), kNotJudged);
-  // A file that keeps an older version has an older oracle's recall: one column must not mean two things.
-  if (block.version >= 3 && has_geometry(geometry) && has_lifetimes(run)) {
+  if (has_geometry(geometry) && has_lifetimes(run)) {
     const Oracle oracle(run);
     const auto of = [&](Metric metric) { return head_metric(oracle, run, metric, run.queries() - 1).values; };
     recall = of(Metric::recall);

@@ -7,7 +7,6 @@
 #include "engine/core/trace/run_block.h"
 #include "engine/core/trace/run_derived.h"
 #include "engine/core/trace/run_table.h"
-#include "engine/core/trace/run_versions.h"
 
 namespace kvscope::trace {
 
@@ -68,7 +67,6 @@ void encode_tokens(RunBlock& block, const RunRecord& run, std::int64_t piece_beg
 void encode_texts(RunBlock& block, const RunRecord& run, std::int64_t begin) {
   std::string pool;
   for (const RunText& text : kRunTexts) {
-    if (!schema(text.span).is_in(block.version)) continue;
     const auto first = begin + static_cast<std::int64_t>(pool.size());
     pool += text.get(run);
     block.set<std::int64_t>(text.span,
@@ -130,16 +128,11 @@ void encode_output_error(RunBlock& block, const OutputError& measured) {
   block.set(Dataset::output_error_queries, static_cast<std::int32_t>(measured.n_queries()));
 }
 
-/// Columns that only older versions have.
-void encode_old(RunBlock& block) {
-  if (!schema(Dataset::oracle_evict_at).is_in(block.version)) return;
-  encode_series(block, LifetimeMap(), kUndecided, Dataset::oracle_evict_at, Dataset::oracle_evict_at_length);
-}
+}  // namespace
 
-RunBlock encode_run_of(const RunRecord& run, const Extents& filled, int number, int version) {
+RunBlock encode_run(const RunRecord& run, const Extents& filled, int number) {
   RunBlock block;
   block.run = number;
-  block.version = version;
   block.slice.begin = filled;
   block.slice.begin[Axis::layer] = block.slice.begin[Axis::kv_head] = block.slice.begin[Axis::pair] = 0;
   auto& count = block.slice.count;
@@ -162,24 +155,14 @@ RunBlock encode_run_of(const RunRecord& run, const Extents& filled, int number, 
   visit_series(run, [&](const auto& series, Dataset values, Dataset lengths, auto mark) {
     encode_series(block, series, mark, values, lengths);
   });
-  encode_old(block);
   encode_output_error(block, run.output_error);
   visit_contest_columns([&](Dataset id, auto member) { encode_column(block, run.contests, id, member); });
   encode_reads(block, run.reads, filled[Axis::page]);
   encode_derived(block, run);
   for (const auto& [span, axis] : kAxisSpans)
     block.set<std::int64_t>(span, std::array<std::int64_t, 2>{filled[axis], filled[axis] + count[axis]});
-  for (const auto& dataset : kSchema)
-    if (!dataset.is_in(version)) block[dataset.id].clear();
   block.set(Dataset::checksum, checksum(block, run.model));
   return block;
-}
-
-}  // namespace
-
-RunBlock encode_run(const RunRecord& run, const Extents& filled, int number, int version) {
-  if (version < kVersion) return encode_run_of(downgraded(run, version), filled, number, version);
-  return encode_run_of(run, filled, number, version);
 }
 
 }  // namespace kvscope::trace

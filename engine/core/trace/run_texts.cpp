@@ -2,6 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/policy/policy_table.h"
+#include "engine/core/record/asked_json.h"
+#include "engine/core/record/command_line.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/run_table.h"
 
@@ -41,18 +43,25 @@ void set_text(RunRecord& run, std::string_view text) {
 
 }  // namespace
 
-const std::array<RunText, 10> kRunTexts = {{
+const std::array<RunText, 12> kRunTexts = {{
     {Dataset::prompt_text_span, text_of<&RunRecord::prompt_text>, set_text<&RunRecord::prompt_text>, ""},
     {Dataset::policy_span, [](const RunRecord& run) { return run.policy.to_string(); },
      [](RunRecord& run, std::string_view text) { run.policy = PolicySpec::parse(text); }, "a policy of this version"},
     {Dataset::message_span, text_of<&RunRecord::message>, set_text<&RunRecord::message>, ""},
-    {Dataset::command_line_span, text_of<&RunRecord::command_line>, set_text<&RunRecord::command_line>, ""},
+    {Dataset::command_line_span, [](const RunRecord& run) { return command_line(run); }, nullptr, ""},
     {Dataset::started_utc_span, text_of<&RunRecord::started_utc>, set_text<&RunRecord::started_utc>, ""},
     {Dataset::policy_json_span, [](const RunRecord& run) { return policy_json(run.policy, run.n_positions).dump(); },
      nullptr, ""},
     {Dataset::changes_span, changes_text, set_changes, "policies of this version"},
     {Dataset::oracle_span, [](const RunRecord& run) { return run.oracle.to_string(); },
      [](RunRecord& run, std::string_view text) { run.oracle = OracleSpec::parse(text); }, "an oracle of this version"},
+    {Dataset::asked_span, asked_text,
+     [](RunRecord& run, std::string_view text) {
+       if (!text.empty()) run.asked = std::make_shared<const Asked>(asked_of_text(run, text));
+     },
+     "what a run can be asked for"},
+    {Dataset::scorer_gate_span, [](const RunRecord& run) { return run.scorer.gate; },
+     [](RunRecord& run, std::string_view text) { run.scorer.gate = text; }, ""},
     {Dataset::scorer_kind_span, [](const RunRecord& run) { return run.scorer.kind; },
      [](RunRecord& run, std::string_view text) { run.scorer.kind = text; }, ""},
     {Dataset::scorer_span, [](const RunRecord& run) { return run.scorer.text; },

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/core/policy/policy.h"
-#include "engine/core/record/run_fields.h"
+#include "engine/core/trace/old_command.h"
 
 namespace kvscope::trace {
 namespace {
@@ -23,6 +23,13 @@ ScorerInfo scorer_of(const std::string& text) {
   return scorer;
 }
 
+/// Of "KVpop mLSTM, delay 64, gate kvpop-mlstm".
+std::string gate_of_text(std::string_view text) {
+  constexpr std::string_view kGate = ", gate ";
+  const std::size_t at = text.find(kGate);
+  return at == std::string_view::npos ? "" : std::string(text.substr(at + kGate.size()));
+}
+
 /// Queries that look at token t: a sum of probabilities is so many times their mean.
 float n_later(const RunRecord& run, int t) {
   const int horizon = run.oracle_horizon > 0 ? run.oracle_horizon : run.n_tokens();
@@ -31,14 +38,14 @@ float n_later(const RunRecord& run, int t) {
 }
 
 /// Up to version 2 future_mass held sums where the spec said mass=sum.
-void scale_mass(RunRecord& run, bool to_sum) {
+void sums_to_means(RunRecord& run) {
   if (run.oracle.mass != OracleMass::sum) return;
   for (int layer = 0; layer < run.future_mass.n_layers(); ++layer) {
     for (int head = 0; head < run.future_mass.n_kv_heads(); ++head) {
       std::vector<float>& row = run.future_mass.row(layer, head);
       for (std::size_t t = 0; t < row.size(); ++t) {
         const float n = n_later(run, static_cast<int>(t));
-        row[t] = to_sum ? row[t] * n : row[t] / n;
+        row[t] /= n;
       }
     }
   }
@@ -60,43 +67,21 @@ void forget_rivals(RunRecord& run) {
   for (Contest& contest : run.contests) contest.newcomer_effective = std::numeric_limits<float>::quiet_NaN();
 }
 
-/// Up to version 5 only the command line says it, where the run has one.
-int chunk_of(const std::string& command_line) {
-  const std::string line =
-      command_line.substr(0, command_line.find(" --prompt "));  // a prompt may have these words too
-  constexpr std::string_view kOption = " --chunk ";
-  const std::size_t at = line.find(kOption);
-  int chunk = 0;
-  if (at == std::string::npos) return chunk;
-  const auto read = std::from_chars(line.data() + at + kOption.size(), line.data() + line.size(), chunk);
-  return read.ec == std::errc() && chunk > 0 && chunk < kMaxPositions ? chunk : 0;
-}
-
 }  // namespace
 
-void upgrade(RunRecord& run, int version) {
+void upgrade(RunRecord& run, int version, std::string_view command_line) {
   if (version < 2) run.scorer = scorer_of(run.scorer.text);  // local_heads: not known
   if (version < 3) {
     exchange_means(run.oracle);
-    scale_mass(run, false);
+    sums_to_means(run);
     run.oracle.all_kinds = false;
   }
   if (version < 4) forget_rivals(run);
-  if (version < 6) run.chunk = chunk_of(run.command_line);
-}
-
-RunRecord downgraded(RunRecord run, int version) {
-  if (version < 5) run.thresholds.clear();
-  if (version < 4) forget_rivals(run);
-  if (version < 3) {
-    scale_mass(run, true);
-    exchange_means(run.oracle);
-    run.future = FutureKinds();
-    run.output_error = OutputError();
-    run.log_gamma.clear();
-    run.oracle.all_kinds = true;  // as nothing was said of it then
+  if (version < 6) run.chunk = chunk_of_command(command_line);
+  if (version < 7) {
+    run.scorer.gate = gate_of_text(run.scorer.text);
+    run.asked = asked_of_command(run, command_line);
   }
-  return run;
 }
 
 std::string old_numbers(int version) {

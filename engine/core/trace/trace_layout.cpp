@@ -153,21 +153,20 @@ std::array<hsize_t, 3> chunk_of(const DatasetSchema& dataset, const Extents& ext
 
 OpenTrace create_trace(const std::string& path, const Heading& heading, const Extents& extents, Storage storage) {
   OpenTrace trace;
-  trace.version = heading.version;
   try {
     H5Id creation(H5Pcreate(H5P_FILE_CREATE), "prepare a file");
     h5_check(H5Pset_obj_track_times(creation, false), "prepare a file");
     trace.file = H5Id(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation, file_access()), "create the file");
     H5Id root(H5Gopen2(trace.file, "/", H5P_DEFAULT), "open /");
     write_attribute(root, "format", kFormat);
-    write_attribute(root, "version", heading.version);
+    write_attribute(root, "version", kVersion);
     write_attribute(root, "status", status_of(storage));
     write_attribute(root, "created_by", "kvscope " + std::string(version()));
     write_attribute(root, "git_revision", std::string(git_revision()));
     write_attribute(root, "planned_runs", heading.planned_runs);
     write_attribute(root, "NX_class", "NXroot");
     write_attribute(root, "default", storage == Storage::live ? "heads" : "summary");
-    write_text_dataset(root, "README", "A KVScope trace, version " + std::to_string(heading.version) + kReadme);
+    write_text_dataset(root, "README", "A KVScope trace, version " + std::to_string(kVersion) + kReadme);
     write_model(root, heading.model);
     write_capture(root, heading.capture);
     if (storage == Storage::merged) write_shards(root, heading.shards);
@@ -191,12 +190,11 @@ OpenTrace create_trace(const std::string& path, const Heading& heading, const Ex
   return trace;
 }
 
-OpenTrace reopen_trace(const std::string& path, int version) {
+OpenTrace reopen_trace(const std::string& path) {
   OpenTrace trace;
-  trace.version = version;
   try {
     trace.file = H5Id(H5Fopen(path.c_str(), H5F_ACC_RDWR, file_access()), "open the file");
-    for (const auto& dataset : datasets_of(version))
+    for (const auto& dataset : datasets_of(trace.version))
       trace.datasets[static_cast<int>(dataset.id)] =
           H5Id(H5Dopen2(trace.file, dataset.path, H5P_DEFAULT), std::string("open ") + dataset.path);
     trace.committed = H5Id(H5Dopen2(trace.file, "committed", H5P_DEFAULT), "open committed");

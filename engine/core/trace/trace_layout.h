@@ -27,7 +27,6 @@ struct Heading {
   CaptureInfo capture;
   int planned_runs = 1;
   ShardTable shards = {};  // of Storage::merged
-  int version = kVersion;  // of the format
 };
 
 /// Calls visit(name, member) for the fields of a CaptureInfo (const or not): the attributes of /capture.
@@ -55,7 +54,7 @@ struct OpenTrace {
 OpenTrace create_trace(const std::string& path, const Heading& heading, const Extents& extents, Storage storage);
 
 /// Opens a partial trace to write more rows. Its layout must have been checked before (open_valid).
-OpenTrace reopen_trace(const std::string& path, int version);
+OpenTrace reopen_trace(const std::string& path);
 
 /// Writes or reads the part of a dataset that begins at `begin` and is `count` long on each axis, row-major.
 void write_part(const OpenTrace& trace, Dataset id, const Extents& begin, const Extents& count, const void* data);

@@ -148,9 +148,12 @@ LiveTrace LiveTrace::resume(const std::filesystem::path& path, const Heading& he
 
 LiveTrace::LiveTrace(Resumed resumed, const Heading& heading, std::int64_t positions)
     : path_(resumed.valid.file), heading_(heading), capacity_(capacity_of(heading, positions, path_)) {
+  if (resumed.valid.info.version < kVersion) {
+    renew(std::move(resumed));
+    return;
+  }
   filled_ = resumed.filled;
   committed_ = resumed.valid.info.n_runs;
-  heading_.version = resumed.valid.info.version;  // a file keeps its version
   bool has_room = resumed.valid.info.status == "partial" && resumed.valid.info.planned_runs == heading.planned_runs;
   for (int axis = 0; axis < kAxes; ++axis)
     has_room = has_room && resumed.valid.extents.size[axis] >= capacity_.size[axis];
@@ -164,10 +167,26 @@ LiveTrace::LiveTrace(Resumed resumed, const Heading& heading, std::int64_t posit
   lock_ = std::move(resumed.lock);
   resumed.valid.trace = OpenTrace{};
   try {
-    trace_ = reopen_trace(path_.string(), heading_.version);
+    trace_ = reopen_trace(path_.string());
   } catch (const H5Error& error) {
     give_up(error);
   }
+}
+
+/// The runs of an older version as those of this one, in a new file that takes the name when it has them all.
+void LiveTrace::renew(Resumed resumed) {
+  const int n_runs = resumed.valid.info.n_runs;
+  for (int axis = 0; axis < kAxes; ++axis)
+    capacity_.size[axis] = std::max(capacity_.size[axis], resumed.filled.size[axis]);
+  capacity_[Axis::text_byte] += n_runs * kTextBytesPerRun;  // what this version has besides
+  filled_[Axis::layer] = heading_.model.n_layers;
+  filled_[Axis::kv_head] = heading_.model.n_kv_heads;
+  replaced_ = std::move(resumed.lock);
+  named_with_ = n_runs;
+  resumed.valid.trace = OpenTrace{};
+  TraceReader reader("", path_);
+  create(true, nullptr);
+  for (int run = 0; run < n_runs; ++run) add(reader.load(run));
 }
 
 LiveTrace::~LiveTrace() {
@@ -188,17 +207,17 @@ void LiveTrace::add(const RunRecord& run) {
                  .file = file,
                  .found = "a run of model " + run.model.name,
                  .expected = "one model per trace: " + heading_.model.name});
-  const RunBlock block = encode_run(run, filled_, committed_, heading_.version);
+  const RunBlock block = encode_run(run, filled_, committed_);
   decode_run(block, heading_.model, file);  // what could not be read back is not written
   check_capacity(block);
   make_room(block);
   try {
-    for (const auto& dataset : datasets_of(heading_.version))
+    for (const auto& dataset : datasets_of(kVersion))
       write_part(trace_, dataset.id, block.slice.begin, block.slice.count, block[dataset.id].data());
     flush_to_disk(trace_.file);
     write_committed(trace_, committed_ + 1);
     flush_to_disk(trace_.file);
-    if (!temporary_.empty()) take_name(true);
+    if (!temporary_.empty() && committed_ + 1 >= named_with_) take_name(true);
   } catch (const H5Error& error) {
     give_up(error);
   }

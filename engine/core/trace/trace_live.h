@@ -41,6 +41,7 @@ class LiveTrace {
  private:
   struct Resumed;  // a valid trace, locked, and how far it is filled
   LiveTrace(Resumed resumed, const Heading& heading, std::int64_t positions);
+  void renew(Resumed resumed);
   void create(bool replace, const OpenTrace* before);
   void take_name(bool replace);
   void drop_temporary();
@@ -54,7 +55,7 @@ class LiveTrace {
   FileHandle replaced_;  // lock of the file at path_ that this one is to replace
   FileHandle lock_;      // while it is held nobody else writes this file
   OpenTrace trace_;
-  int committed_ = 0;
+  int committed_ = 0, named_with_ = 1;  // it takes its name with so many runs
   bool broken_ = false;
 };
 

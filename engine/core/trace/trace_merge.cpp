@@ -212,8 +212,8 @@ class Merge {
     Extents begin = slice.begin;
     begin[Axis::run] = number;
     for (const Axis axis : kShardAxes) begin[axis] += heading_.shards.offset(place.shard, axis);
-    const RunBlock block = encode_run(run, begin, number, heading_.version);
-    for (const auto& dataset : datasets_of(heading_.version))
+    const RunBlock block = encode_run(run, begin, number);
+    for (const auto& dataset : datasets_of(kVersion))
       if (!is_in_shards(dataset))
         write_part(merged, dataset.id, block.slice.begin, block.slice.count, block[dataset.id].data());
     report_.n_tokens += run.n_tokens();

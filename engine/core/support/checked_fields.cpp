@@ -1,9 +1,9 @@
-#include "engine/core/protocol/fields.h"
+#include "engine/core/support/checked_fields.h"
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
-namespace kvscope::protocol {
+namespace kvscope::fields {
 
 using nlohmann::json;
 
@@ -93,4 +93,4 @@ std::vector<std::string> texts(const json& message, const char* key) {
   return list;
 }
 
-}  // namespace kvscope::protocol
+}  // namespace kvscope::fields
