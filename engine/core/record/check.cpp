@@ -24,6 +24,11 @@ void check_ids(const ModelInfo& model, std::span<const std::int32_t> ids) {
   }
 }
 
+void check_pieces(const BytePool& pieces, std::size_t n_ids) {
+  if (pieces.size() != n_ids)
+    throw RunFault("pieces", std::to_string(pieces.size()) + " pieces", std::to_string(n_ids) + ", one per token");
+}
+
 void check_head(const ModelInfo& model, const char* field, int layer, int head) {
   if (layer >= 0 && layer < model.n_layers && head >= 0 && head < model.n_kv_heads) return;
   throw RunFault(field, "layer " + std::to_string(layer) + ", head " + std::to_string(head),
@@ -307,10 +312,7 @@ void check_started(const RunRecord& run, const RunStarted& started) {
   if (!run.ids.empty()) throw RunFault("type", "a second start of the same run", "one");
   check_count("n_positions", started.n_positions, 1, kMaxPositions);
   check_count("prompt_len", static_cast<std::int64_t>(started.ids.size()), 1, started.n_positions);
-  if (started.pieces.size() != started.ids.size()) {
-    throw RunFault("pieces", std::to_string(started.pieces.size()) + " pieces",
-                   std::to_string(started.ids.size()) + ", one per token");
-  }
+  check_pieces(started.pieces, started.ids.size());
   check_count("chunk", started.chunk, 0, kMaxPositions);
   check_ids(run.model, started.ids);
   check_local_heads(run.model, started.local_heads);
@@ -322,10 +324,7 @@ void check_started(const RunRecord& run, const RunStarted& started) {
 void check_step(const RunRecord& run, const StepFacts& facts) {
   check_begun(run);
   check_ids(run.model, facts.ids);
-  if (facts.pieces.size() != facts.ids.size()) {
-    throw RunFault("pieces", std::to_string(facts.pieces.size()) + " pieces",
-                   std::to_string(facts.ids.size()) + ", one per token");
-  }
+  check_pieces(facts.pieces, facts.ids.size());
   const int n_tokens = run.n_tokens() + static_cast<int>(facts.ids.size());
   if (n_tokens > run.n_positions) {
     throw RunFault("ids", std::to_string(n_tokens) + " tokens",
