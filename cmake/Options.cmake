@@ -39,6 +39,11 @@ if(KVSCOPE_FUZZ)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link> $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=undefined>)
 endif()
 
+# kvscope_cold(TARGET): code whose time goes into other libraries, which -O1 compiles a fifth faster than -O2.
+function(kvscope_cold target)
+  target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+endfunction()
+
 # kvscope_unity(TARGET [APART SOURCES...]): compiles eight sources as one, which halves the time: what they include is parsed and
 # instantiated once. Names in anonymous namespaces must then differ within the library, except in the files that are kept apart.
 function(kvscope_unity target)
