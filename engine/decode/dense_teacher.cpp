@@ -18,7 +18,7 @@ constexpr std::int64_t kTeacherChunk = 256;  // queries of one pass; bounds the 
 }  // namespace
 
 /// Dense attention over all keys so far, with the mass added up on the way.
-struct DenseTeacher::Impl final : AttentionSite {
+struct DenseTeacher::Impl final : AttentionHook {
   Impl(const LoadedModel& model_, int capacity_, int window_, const OracleSpec& spec_)
       : model(model_), capacity(capacity_), window(window_), spec(spec_) {
     const ModelConfig& config = model.config();

@@ -38,9 +38,9 @@ struct Beside {
 };
 
 /// Dense attention over all keys so far, with the scorers beside it.
-class ScoreSite final : public AttentionSite {
+class ScoreHook final : public AttentionHook {
  public:
-  ScoreSite(const LoadedModel& model, std::span<const TokenScorer* const> scorers, std::int64_t n_tokens)
+  ScoreHook(const LoadedModel& model, std::span<const TokenScorer* const> scorers, std::int64_t n_tokens)
       : n_kv_heads_(model.config().n_kv_heads) {
     const ModelConfig& config = model.config();
     for (const TokenScorer* scorer : scorers) beside_.emplace_back(*scorer, config, static_cast<std::size_t>(n_tokens));
@@ -97,16 +97,16 @@ std::vector<HeadSeries<float>> dense_scores(const LoadedModel& model, std::span<
                                             std::span<const std::int32_t> ids, const char* phase, const Hooks& hooks) {
   const c10::InferenceMode no_gradients;
   const auto n_tokens = static_cast<std::int64_t>(ids.size());
-  ScoreSite site(model, scorers, n_tokens);
+  ScoreHook hook(model, scorers, n_tokens);
   const at::Tensor tokens = ids_tensor(model.weights(), ids.data(), n_tokens);
   for (std::int64_t first = 0; first < n_tokens; first += kGateChunk) {
     if (hooks.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
     if (hooks.progress) hooks.progress(phase, static_cast<double>(first), static_cast<double>(n_tokens));
     const std::int64_t n = std::min(kGateChunk, n_tokens - first);
-    forward(model.config(), model.weights(), tokens.narrow(0, first, n), first, site);
-    site.advance(n);
+    forward(model.config(), model.weights(), tokens.narrow(0, first, n), first, hook);
+    hook.advance(n);
   }
-  return site.take();
+  return hook.take();
 }
 
 ScoresOfGates gate_scores(const LoadedModel& model, const GateScoresRequest& request, const Hooks& hooks) {

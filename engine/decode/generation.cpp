@@ -12,7 +12,7 @@
 #include "engine/decode/eviction/mass_eviction.h"
 #include "engine/decode/generation_impl.h"
 #include "engine/decode/oracle_pass.h"
-#include "engine/decode/prefill_site.h"
+#include "engine/decode/prefill_hook.h"
 
 namespace kvscope::engine {
 namespace {
@@ -153,24 +153,24 @@ StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options)
   const at::Tensor tokens = ids_tensor(run.model.weights(), run.ids.data(), run.prompt_len);
   const std::int64_t chunk = run.chunk_size(options.chunk), n_chunks = (run.prompt_len + chunk - 1) / chunk;
   const std::int64_t interval = run.state.policy.plan().cut_interval;
-  PrefillSite site(run.state, hooks, run.records ? &facts : nullptr, n_chunks);
+  PrefillHook hook(run.state, hooks, run.records ? &facts : nullptr, n_chunks);
   if (options.logprobs) facts.logprobs = {std::numeric_limits<float>::quiet_NaN()};  // the first follows nothing
   for (std::int64_t first = 0; first < run.prompt_len; first += chunk) {
     const std::int64_t n = std::min(chunk, run.prompt_len - first);
     if (interval > 0 && first > 0) {
       for (const auto& method : run.state.methods)
         method->before_queries(static_cast<int>(first), run.records ? &facts : nullptr);
-      site.cache_changed();
+      hook.cache_changed();
     }
-    site.begin(first, n);
-    const at::Tensor hidden = forward(run.model.config(), run.model.weights(), tokens.narrow(0, first, n), first, site);
+    hook.begin(first, n);
+    const at::Tensor hidden = forward(run.model.config(), run.model.weights(), tokens.narrow(0, first, n), first, hook);
     if (options.logprobs) run.append_logprobs(hidden, tokens, first, facts.logprobs, options.greedy);
     if (first + n == run.prompt_len) run.read_logits(hidden.narrow(0, n - 1, 1));
     if (run.request.chunk == 0 || run.state.methods.empty()) continue;
     run.end_chunk(static_cast<int>(first + n), facts);
-    site.cache_changed();
+    hook.cache_changed();
   }
-  site.finish();
+  hook.finish();
   run.end_prefill(facts);
   facts.n_tokens = run.prompt_len;
   facts.seconds = run.timings.prefill_s = seconds_since(start);

@@ -39,9 +39,9 @@ at::Tensor lifetimes_of(const LifetimeMap& map, std::int64_t n, c10::Device devi
 }
 
 /// Attention as the run had it, and what it lost by that.
-class DamageSite final : public AttentionSite {
+class DamageHook final : public AttentionHook {
  public:
-  DamageSite(const LoadedModel& model, const RunRecord& run, const Hooks& hooks)
+  DamageHook(const LoadedModel& model, const RunRecord& run, const Hooks& hooks)
       : model_(model), hooks_(hooks), n_queries_(run.queries()), reads_(model.config().n_layers) {
     const ModelConfig& config = model.config();
     const Weights& weights = model.weights();
@@ -88,7 +88,7 @@ class DamageSite final : public AttentionSite {
   at::Tensor read_mass_, best_read_mass_;  // [n_layers, n_kv_heads, n_queries] on the host
 };
 
-at::Tensor DamageSite::attend(int layer, const LayerTokens& tokens) {
+at::Tensor DamageHook::attend(int layer, const LayerTokens& tokens) {
   if (hooks_.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
   const double n_layers = model_.config().n_layers;
   if (hooks_.progress) {
@@ -106,7 +106,7 @@ at::Tensor DamageSite::attend(int layer, const LayerTokens& tokens) {
   return kept.o;
 }
 
-std::pair<OutputPart, OutputPart> DamageSite::kept_and_lost(int layer, const at::Tensor& q, std::int64_t first,
+std::pair<OutputPart, OutputPart> DamageHook::kept_and_lost(int layer, const at::Tensor& q, std::int64_t first,
                                                             const at::Tensor& evict_at, double scale) const {
   const std::int64_t n_keys = evict_at.size(1);
   const at::Tensor k = keys_[layer].narrow(0, 0, n_keys).transpose(0, 1);
@@ -118,7 +118,7 @@ std::pair<OutputPart, OutputPart> DamageSite::kept_and_lost(int layer, const at:
   return {std::move(kept), std::move(lost)};
 }
 
-void DamageSite::attend_by_pages(int layer, const LayerTokens& tokens, OutputPart& kept, OutputPart& lost) {
+void DamageHook::attend_by_pages(int layer, const LayerTokens& tokens, OutputPart& kept, OutputPart& lost) {
   const std::vector<const PageRead*>& reads = reads_[layer];
   std::size_t& next = next_read_[layer];
   while (next < reads.size() && reads[next]->q < first_ + tokens.q.size(0)) {
@@ -136,7 +136,7 @@ void DamageSite::attend_by_pages(int layer, const LayerTokens& tokens, OutputPar
   }
 }
 
-void DamageSite::note_reads(int layer, const at::Tensor& q, std::int32_t position,
+void DamageHook::note_reads(int layer, const at::Tensor& q, std::int32_t position,
                             std::span<const PageRead* const> reads, double scale) {
   const std::int64_t n_pages = position / kPageSize, n_older = n_pages * kPageSize;  // before the query's own page
   if (n_pages == 0) return;
@@ -165,7 +165,7 @@ void DamageSite::note_reads(int layer, const at::Tensor& q, std::int32_t positio
   }
 }
 
-at::Tensor DamageSite::as_read(int layer, std::int32_t q, std::span<const PageRead* const> reads) const {
+at::Tensor DamageHook::as_read(int layer, std::int32_t q, std::span<const PageRead* const> reads) const {
   const std::int64_t n_keys = q + 1, n_pages = (n_keys + kPageSize - 1) / kPageSize;
   at::Tensor host = at::ones({evict_at_.size(1), n_pages}, at::kBool);  // a head without a read sees all that it has
   for (const PageRead* read : reads) {
@@ -181,7 +181,7 @@ at::Tensor DamageSite::as_read(int layer, std::int32_t q, std::span<const PageRe
   return seen.to(at::kInt).mul_(kNever);
 }
 
-void DamageSite::measure(int layer, const OutputPart& kept, const OutputPart& lost) {
+void DamageHook::measure(int layer, const OutputPart& kept, const OutputPart& lost) {
   const ModelConfig& config = model_.config();
   const std::int64_t n = kept.o.size(0), group = config.group_size(), width = group * config.head_dim;
   const at::Tensor weight = model_.weights().layers[layer].o_proj.to(at::kFloat);  // [hidden, n_heads * head_dim]
@@ -204,7 +204,7 @@ void DamageSite::measure(int layer, const OutputPart& kept, const OutputPart& lo
   layer_damage_[layer][0].narrow(0, first_, n).copy_(sum.norm(2, 1).masked_fill(nothing.all(0), none));
 }
 
-OutputErrorFacts DamageSite::facts() const {
+OutputErrorFacts DamageHook::facts() const {
   OutputErrorFacts facts{OutputError(model_.config().n_layers, model_.config().n_kv_heads)};
   const auto fill = [&](const at::Tensor& there, HeadSeries<float>& series) {
     const at::Tensor host = there.cpu().contiguous();
@@ -254,18 +254,18 @@ OutputErrorFacts measure_output_error(const LoadedModel& model, const RunRecord&
   const Weights& weights = model.weights();
   const std::span<const std::int32_t> ids(run.ids);
   const std::int64_t n_queries = run.queries();
-  DamageSite site(model, run, hooks);
+  DamageHook hook(model, run, hooks);
   if (logprobs != nullptr) logprobs->assign(1, std::numeric_limits<float>::quiet_NaN());
   const std::int64_t chunk = chunk_of(weights);
   for (std::int64_t first = 0; first < n_queries; first += chunk) {
     const std::int64_t n = std::min(chunk, n_queries - first);
-    site.begin(first);
-    const at::Tensor hidden = forward(model.config(), weights, ids_tensor(weights, ids.data() + first, n), first, site);
+    hook.begin(first);
+    const at::Tensor hidden = forward(model.config(), weights, ids_tensor(weights, ids.data() + first, n), first, hook);
     if (logprobs == nullptr) continue;
     const std::int64_t n_next = std::min(n, n_queries - 1 - first);
     append_logprobs(weights, hidden, ids.subspan(first + 1, n_next), *logprobs);
   }
-  return site.facts();
+  return hook.facts();
 }
 
 }  // namespace kvscope::engine

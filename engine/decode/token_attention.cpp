@@ -47,9 +47,9 @@ void check(const ModelConfig& config, const TokenAttentionRequest& request) {
   }
 }
 
-class ColumnSite final : public AttentionSite {
+class ColumnHook final : public AttentionHook {
  public:
-  ColumnSite(const LoadedModel& model, const TokenAttentionRequest& request)
+  ColumnHook(const LoadedModel& model, const TokenAttentionRequest& request)
       : model_(model), request_(request), n_(static_cast<std::int64_t>(request.ids.size())) {
     const ModelConfig& config = model.config();
     const auto options = at::TensorOptions().device(model.weights().device).dtype(model.weights().dtype);
@@ -106,16 +106,16 @@ TokenAttention token_attention(const LoadedModel& model, const TokenAttentionReq
   const c10::InferenceMode no_gradients;
   check(model.config(), request);
   const auto n_tokens = static_cast<std::int64_t>(request.ids.size());
-  ColumnSite site(model, request);
+  ColumnHook hook(model, request);
   const at::Tensor ids = ids_tensor(model.weights(), request.ids.data(), n_tokens);
   for (std::int64_t first = 0; first < n_tokens; first += kChunk) {
     if (hooks.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
     if (hooks.progress) hooks.progress("attention", static_cast<double>(first), static_cast<double>(n_tokens));
     const std::int64_t n = std::min(kChunk, n_tokens - first);
-    forward(model.config(), model.weights(), ids.narrow(0, first, n), first, site);
-    site.advance(n);
+    forward(model.config(), model.weights(), ids.narrow(0, first, n), first, hook);
+    hook.advance(n);
   }
-  const at::Tensor columns = site.take();
+  const at::Tensor columns = hook.take();
   TokenAttention out{.layer = request.layer,
                      .n_heads = model.config().n_heads,
                      .n_queries = static_cast<int>(n_tokens),

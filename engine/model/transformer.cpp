@@ -18,7 +18,7 @@ namespace kvscope::engine {
 namespace {
 
 at::Tensor attention_block(const ModelConfig& config, const Weights& weights, int index, const at::Tensor& x,
-                           const at::Tensor& positions, AttentionSite& attention) {
+                           const at::Tensor& positions, AttentionHook& attention) {
   const LayerWeights& layer = weights.layers[index];
   const float eps = config.layers[index].norm_eps;
   const std::int64_t n = x.size(0), q_rows = config.n_heads * config.head_dim,
@@ -66,7 +66,7 @@ at::Tensor mlp_block(const LayerWeights& layer, float eps, const at::Tensor& x) 
 }  // namespace
 
 at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::Tensor& ids,
-                   std::int64_t first_position, AttentionSite& attention) {
+                   std::int64_t first_position, AttentionHook& attention) {
   const c10::InferenceMode no_gradients;
   const std::int64_t n = ids.size(0);
   const at::Tensor positions =

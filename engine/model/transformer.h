@@ -1,6 +1,6 @@
 #pragma once
 // The forward pass of a Llama-shaped decoder, once, for every use: what differs (prefill under a policy, a
-// decode step, a dense teacher) is behind AttentionSite. Includes LibTorch.
+// decode step, a dense teacher) is behind AttentionHook. Includes LibTorch.
 
 #include "engine/model/weights.h"
 
@@ -17,9 +17,9 @@ struct LayerTokens {
 };
 
 /// What stands in the place of attention in a pass.
-class AttentionSite {
+class AttentionHook {
  public:
-  virtual ~AttentionSite() = default;
+  virtual ~AttentionHook() = default;
   /// Returns o: [n, n_heads, head_dim], or an undefined tensor if nothing above this layer is wanted. Called once per
   /// layer, in order.
   virtual at::Tensor attend(int layer, const LayerTokens& tokens) = 0;
@@ -30,7 +30,7 @@ class AttentionSite {
 /// ids: [n] int64 on the model's device, at positions first_position ... first_position + n - 1.
 /// Returns the hidden states after the final norm, [n, hidden]; undefined if `attention` stopped it.
 at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::Tensor& ids,
-                   std::int64_t first_position, AttentionSite& attention);
+                   std::int64_t first_position, AttentionHook& attention);
 
 /// Logits in float32, [n, vocab], of hidden states [n, hidden].
 at::Tensor logits_of(const Weights& weights, const at::Tensor& hidden);

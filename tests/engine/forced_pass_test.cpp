@@ -42,9 +42,9 @@ ScoreRequest reading(const std::string& policy, int chunk = 1) {
 using Sees = std::function<std::vector<int>(const PlainLayer&, int layer, int kv_head, int q)>;
 
 /// Attention in double precision over what `sees` says.
-class PlainSite final : public engine::AttentionSite {
+class PlainHook final : public engine::AttentionHook {
  public:
-  explicit PlainSite(Sees sees) : sees_(std::move(sees)) {}
+  explicit PlainHook(Sees sees) : sees_(std::move(sees)) {}
   bool reads_unrotated() const override { return true; }
   at::Tensor attend(int layer_index, const engine::LayerTokens& tokens) override {
     const PlainLayer layer = test::plain_layer(tokens);
@@ -72,9 +72,9 @@ class PlainSite final : public engine::AttentionSite {
 /// Log-probabilities of the text, [kTokens], the first 0.
 std::vector<double> plain_logprobs(const Sees& sees) {
   const c10::InferenceMode no_gradients;
-  PlainSite site(sees);
+  PlainHook hook(sees);
   const at::Tensor tokens = engine::ids_tensor(model().weights(), ids().data(), kTokens);
-  const at::Tensor hidden = engine::forward(model().config(), model().weights(), tokens, 0, site);
+  const at::Tensor hidden = engine::forward(model().config(), model().weights(), tokens, 0, hook);
   const at::Tensor all = engine::logits_of(model().weights(), hidden).to(at::kDouble).log_softmax(-1);
   std::vector<double> out = {0};
   for (int i = 1; i < kTokens; ++i) out.push_back(all[i - 1][ids()[static_cast<std::size_t>(i)]].item<double>());

@@ -73,13 +73,13 @@ TEST_CASE("twice the queries under half the scale are the same attention, to the
           return source(name, shape) * (name.find("attn.q") != std::string::npos ? factor : 1.0f);
         },
         c10::kCPU, at::kFloat);
-    struct Site final : engine::AttentionSite {
+    struct Hook final : engine::AttentionHook {
       at::Tensor attend(int, const engine::LayerTokens& t) override {
         return engine::ops::lifetime_attention(t.q, {t.k.transpose(0, 1), t.v.transpose(0, 1)}, 0, t.scale);
       }
-    } site;
+    } hook;
     const std::vector<std::int32_t> ids = test::some_ids(kTokens, config.vocab_size, 4);
-    return engine::forward(config, weights, engine::ids_tensor(weights, ids.data(), kTokens), 0, site);
+    return engine::forward(config, weights, engine::ids_tensor(weights, ids.data(), kTokens), 0, hook);
   };
   CHECK(at::equal(scaled(0.125, 1), scaled(0.0625, 2)));
   CHECK_FALSE(at::equal(scaled(0.125, 1), scaled(0.0625, 1)));

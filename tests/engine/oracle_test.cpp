@@ -16,7 +16,7 @@ namespace kvscope::engine {
 namespace {
 
 /// Dense attention by LibTorch's own softmax, which also keeps p: [n_heads, n, n] of every layer.
-class MatrixSite final : public AttentionSite {
+class MatrixHook final : public AttentionHook {
  public:
   at::Tensor attend(int, const engine::LayerTokens& tokens) override {
     const at::Tensor &q = tokens.q, &k = tokens.k, &v = tokens.v;
@@ -39,8 +39,8 @@ TEST_CASE("the teacher's future mass is the mean of the softmax matrix' columns 
   CAPTURE(window, agg);
   const LoadedModel model = test::small_model();
   const std::vector<std::int32_t> ids = test::some_ids(n);
-  MatrixSite site;
-  forward(model.config(), model.weights(), ids_tensor(model.weights(), ids.data(), n), 0, site);
+  MatrixHook hook;
+  forward(model.config(), model.weights(), ids_tensor(model.weights(), ids.data(), n), 0, hook);
 
   DenseTeacher teacher(model, 100, window, OracleSpec::parse("agg=" + agg));
   teacher.absorb(std::span(ids).first(33));  // in parts, as a run does
@@ -57,7 +57,7 @@ TEST_CASE("the teacher's future mass is the mean of the softmax matrix' columns 
           continue;
         }
         const at::Tensor columns =
-            site.p[layer].narrow(0, 2 * head, 2).narrow(1, t + window, n - t - window).select(2, t);
+            hook.p[layer].narrow(0, 2 * head, 2).narrow(1, t + window, n - t - window).select(2, t);
         const at::Tensor of_heads = columns.mean(1);
         const double expected = agg == "max"    ? of_heads.max().item<double>()
                                 : agg == "mean" ? of_heads.mean().item<double>()

@@ -35,7 +35,7 @@ Rows rows(const at::Tensor& tensor) {
 }
 
 /// All queries of a run at once, key by key. Layers go on with what the run read.
-class LoopSite final : public engine::AttentionSite {
+class LoopHook final : public engine::AttentionHook {
  public:
   struct Row {
     Vector groups;                     // |D_g|, NaN where nothing is lost
@@ -44,7 +44,7 @@ class LoopSite final : public engine::AttentionSite {
     double gap = 0;  // |sum over g of D_g - D|
   };
 
-  LoopSite(const LoadedModel& model, const RunRecord& run) : model_(model), run_(run) {
+  LoopHook(const LoadedModel& model, const RunRecord& run) : model_(model), run_(run) {
     for (const PageRead& read : run.reads)
       pages_[{read.q, read.layer, read.kv_head}] = {read.pages.begin(), read.pages.end()};
   }
@@ -150,11 +150,11 @@ class LoopSite final : public engine::AttentionSite {
   std::map<std::tuple<int, int, int>, std::set<int>> pages_;
 };
 
-LoopSite by_loops(const LoadedModel& model, const RunRecord& run) {
-  LoopSite site(model, run);
+LoopHook by_loops(const LoadedModel& model, const RunRecord& run) {
+  LoopHook hook(model, run);
   engine::forward(model.config(), model.weights(), engine::ids_tensor(model.weights(), run.ids.data(), run.queries()),
-                  0, site);
-  return site;
+                  0, hook);
+  return hook;
 }
 
 bool near(double found, double expected, double relative) {
@@ -163,13 +163,13 @@ bool near(double found, double expected, double relative) {
 }
 
 void check_against_loops(const LoadedModel& model, const RunRecord& run, double relative) {
-  const LoopSite expected = by_loops(model, run);
+  const LoopHook expected = by_loops(model, run);
   const OutputError& error = run.output_error;
   REQUIRE(error.n_queries() == run.queries());
   for (int layer = 0; layer < run.model.n_layers; ++layer) {
     for (int q = 0; q < run.queries(); ++q) {
       CAPTURE(layer, q);
-      const LoopSite::Row& row = expected.layers[layer][q];
+      const LoopHook::Row& row = expected.layers[layer][q];
       REQUIRE(near(error.layer_output.row(layer, 0)[q], row.output, relative));
       REQUIRE(near(error.layer_damage.row(layer, 0)[q], row.damage, relative));
       for (int head = 0; head < run.model.n_kv_heads; ++head)
@@ -309,7 +309,7 @@ TEST_CASE("bfloat16 sets no floor to the output error", "[engine][output_error]"
   for (int layer = 0; layer < 2; ++layer)
     for (int head = 0; head < 2; ++head) run.evict_at.row(layer, head)[20] = 50;  // of 50 to 140: a small loss
   run.output_error = measure_output_error(model, run).error;
-  const LoopSite expected = by_loops(model, run);
+  const LoopHook expected = by_loops(model, run);
   double difference = 0, sum = 0;
   for (int layer = 0; layer < 2; ++layer) {
     for (int q = 50; q < 140; ++q) {

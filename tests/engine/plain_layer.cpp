@@ -28,7 +28,7 @@ PlainLayer plain_layer(const engine::LayerTokens& tokens) {
 namespace {
 
 /// Dense attention in loops, which keeps what it was given.
-class CaptureSite final : public engine::AttentionSite {
+class CaptureHook final : public engine::AttentionHook {
  public:
   bool reads_unrotated() const override { return true; }
   at::Tensor attend(int, const engine::LayerTokens& tokens) override {
@@ -56,10 +56,10 @@ class CaptureSite final : public engine::AttentionSite {
 }  // namespace
 
 std::vector<PlainLayer> dense_layers(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids) {
-  CaptureSite site;
+  CaptureHook hook;
   const auto n = static_cast<std::int64_t>(ids.size());
-  engine::forward(model.config(), model.weights(), engine::ids_tensor(model.weights(), ids.data(), n), 0, site);
-  return site.layers;
+  engine::forward(model.config(), model.weights(), engine::ids_tensor(model.weights(), ids.data(), n), 0, hook);
+  return hook.layers;
 }
 
 double dot(const double* a, const double* b, int n) { return std::inner_product(a, a + n, b, 0.0); }

@@ -14,7 +14,7 @@ namespace kvscope::engine {
 namespace {
 
 /// Dense attention by loops in double over rows, columns and heads; keeps p[layer][head][q][t].
-class LoopSite final : public AttentionSite {
+class LoopHook final : public AttentionHook {
  public:
   at::Tensor attend(int, const LayerTokens& tokens) override {
     const at::Tensor q = tokens.q.to(at::kDouble).contiguous(), k = tokens.k.to(at::kDouble).contiguous(),
@@ -49,14 +49,14 @@ TEST_CASE("attention of chosen tokens: every query's share is that of the whole 
   const int n = 70;
   const LoadedModel model = test::small_model();
   const std::vector<std::int32_t> ids = test::some_ids(n);
-  LoopSite site;
-  forward(model.config(), model.weights(), ids_tensor(model.weights(), ids.data(), n), 0, site);
+  LoopHook hook;
+  forward(model.config(), model.weights(), ids_tensor(model.weights(), ids.data(), n), 0, hook);
   for (int layer = 0; layer < 2; ++layer) {
     const TokenAttention found = token_attention(model, {.ids = ids, .layer = layer, .tokens = {0, 41, 69}});
     REQUIRE(found.n_heads == 4);
     REQUIRE(found.n_queries == n);
     REQUIRE(found.probability.size() == std::size_t{3} * 4 * n);
-    const auto p = site.all[static_cast<std::size_t>(layer)].accessor<double, 3>();
+    const auto p = hook.all[static_cast<std::size_t>(layer)].accessor<double, 3>();
     for (std::size_t i = 0; i < 3; ++i) {
       for (int head = 0; head < 4; ++head) {
         for (int q = 0; q < n; ++q) {

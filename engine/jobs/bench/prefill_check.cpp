@@ -12,9 +12,9 @@ namespace kvscope::engine {
 namespace {
 
 /// The definition: a whole prompt at once, nothing remembered from layer to layer.
-class PlainSite final : public AttentionSite {
+class PlainHook final : public AttentionHook {
  public:
-  PlainSite(const LoadedModel& model, const PolicySpec& policy, int n_positions)
+  PlainHook(const LoadedModel& model, const PolicySpec& policy, int n_positions)
       : n_positions_(n_positions), policy_(policy, n_positions, model) {
     if (policy_.scorer() != nullptr) memory_ = policy_.scorer()->new_memory();
   }
@@ -61,10 +61,10 @@ double check_prefill(const LoadedModel& model, const RunRequest& request, const 
   const at::Tensor found =
       at::from_blob(const_cast<float*>(run.logits().data()), {model.config().vocab_size}, at::kFloat);
 
-  PlainSite site(model, request.policy, run.n_positions());
+  PlainHook hook(model, request.policy, run.n_positions());
   const auto n = static_cast<std::int64_t>(run.ids().size());
   const at::Tensor hidden =
-      forward(model.config(), model.weights(), ids_tensor(model.weights(), run.ids().data(), n), 0, site);
+      forward(model.config(), model.weights(), ids_tensor(model.weights(), run.ids().data(), n), 0, hook);
   const at::Tensor expected = logits_of(model.weights(), hidden.narrow(0, n - 1, 1)).view({-1}).cpu();
   const double difference = ((found - expected).abs().max() / expected.abs().max()).item<double>();
   const double allowed = model.weights().dtype == at::kFloat ? 1e-3 : 0.1;

@@ -1,4 +1,4 @@
-#include "engine/decode/prefill_site.h"
+#include "engine/decode/prefill_hook.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,7 +10,7 @@
 
 namespace kvscope::engine {
 
-PrefillSite::PrefillSite(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_chunks)
+PrefillHook::PrefillHook(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_chunks)
     : state_(state),
       hooks_(hooks),
       facts_(facts),
@@ -27,13 +27,13 @@ PrefillSite::PrefillSite(SequenceState& state, const Hooks& hooks, StepFacts* fa
   }
 }
 
-bool PrefillSite::reads_unrotated() const {
+bool PrefillHook::reads_unrotated() const {
   const TokenScorer* scorer = state_.policy.scorer();
   return (scorer != nullptr && scorer->reads_unrotated()) ||
          std::any_of(state_.methods.begin(), state_.methods.end(), [](const auto& m) { return m->reads_unrotated(); });
 }
 
-void PrefillSite::begin(std::int64_t first, std::int64_t n) {
+void PrefillHook::begin(std::int64_t first, std::int64_t n) {
   ++chunk_;
   first_ = first;
   n_ = n;
@@ -46,7 +46,7 @@ void PrefillSite::begin(std::int64_t first, std::int64_t n) {
   state_.cache.fill_slots(static_cast<int>(first + n));
 }
 
-at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
+at::Tensor PrefillHook::attend(int layer, const LayerTokens& tokens) {
   const at::Tensor &q = tokens.q, &k = tokens.k, &v = tokens.v;
   if (hooks_.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
   const double n_layers = state_.model.config().n_layers;
@@ -86,12 +86,12 @@ at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
   return o;
 }
 
-void PrefillSite::tell_scores(int layer, const at::Tensor& scores) {
+void PrefillHook::tell_scores(int layer, const at::Tensor& scores) {
   for (const auto& method : state_.methods)
     method->observe_scores(layer, scores, first_ - state_.policy.scorer()->delay());
 }
 
-void PrefillSite::take_waiting() {
+void PrefillHook::take_waiting() {
   if (waiting_.empty()) return;
   const at::Tensor all = at::stack(waiting_).cpu();  // [n_layers, n_kv_heads, n]
   waiting_.clear();
@@ -105,19 +105,19 @@ void PrefillSite::take_waiting() {
 }
 
 /// Undefined where no method asks.
-at::Tensor PrefillSite::room_for_lse(const at::Tensor& q) const {
+at::Tensor PrefillHook::room_for_lse(const at::Tensor& q) const {
   if (!wants_attention_) return {};
   return at::empty({q.size(1), n_}, at::TensorOptions().device(q.device()).dtype(at::kFloat));
 }
 
-void PrefillSite::tell_attention(int layer, const at::Tensor& q, const at::Tensor& keys, const at::Tensor& lse,
+void PrefillHook::tell_attention(int layer, const at::Tensor& q, const at::Tensor& keys, const at::Tensor& lse,
                                  std::int64_t n_before) {
   for (const auto& method : state_.methods) {
     if (method->reads_prompt_attention()) method->observe_attention(layer, q, keys, lse, n_before);
   }
 }
 
-at::Tensor PrefillSite::attend_dense(int layer, const LayerTokens& tokens) {
+at::Tensor PrefillHook::attend_dense(int layer, const LayerTokens& tokens) {
   ops::append_many(state_.cache.view(layer), tokens.k, tokens.v, dense_slot_, positions_);
   const SlotCache::Rows all = state_.cache.rows(layer, static_cast<int>(first_ + n_));
   if (!wants_attention_) {
@@ -129,13 +129,13 @@ at::Tensor PrefillSite::attend_dense(int layer, const LayerTokens& tokens) {
   return o;
 }
 
-at::Tensor PrefillSite::score_tokens(int layer, const LayerTokens& tokens) {
+at::Tensor PrefillHook::score_tokens(int layer, const LayerTokens& tokens) {
   const TokenScorer* scorer = state_.policy.scorer();
   if (scorer == nullptr) return {};
   return scorer->absorb(layer, tokens, first_, state_.memory.get());
 }
 
-void PrefillSite::decide(int layer, const at::Tensor& scores) {
+void PrefillHook::decide(int layer, const at::Tensor& scores) {
   const std::int64_t cost = n_ * 200;  // operations of a head, about: a heap, or a tree, per token
   kernels::parallel_for(n_kv_heads_, cost, [&](std::int64_t i) {
     std::span<const float> of_head;
@@ -144,7 +144,7 @@ void PrefillSite::decide(int layer, const at::Tensor& scores) {
   });
 }
 
-void PrefillSite::note(int layer, const at::Tensor& scores) {
+void PrefillHook::note(int layer, const at::Tensor& scores) {
   const std::int64_t delay = state_.policy.scorer() != nullptr ? state_.policy.scorer()->delay() : 0;
   for (int i = 0; i < n_kv_heads_; ++i) {
     for (Contest contest : head(layer, i).contests()) {
@@ -164,7 +164,7 @@ void PrefillSite::note(int layer, const at::Tensor& scores) {
   }
 }
 
-PrefillSite::ChunkFacts PrefillSite::commit(int layer) {
+PrefillHook::ChunkFacts PrefillHook::commit(int layer) {
   std::int64_t n_slots = 0;
   for (int i = 0; i < n_kv_heads_; ++i) n_slots = std::max<std::int64_t>(n_slots, head(layer, i).n_slots());
   const std::int64_t n_keys = n_slots + n_, part = n_kv_heads_ * n_keys;
@@ -190,7 +190,7 @@ PrefillSite::ChunkFacts PrefillSite::commit(int layer) {
           .n_slots = n_slots};
 }
 
-void PrefillSite::cache_changed() {
+void PrefillHook::cache_changed() {
   if (is_dense_) return;
   const at::Tensor positions = state_.cache.slot_positions().cpu();
   for (int layer = 0; layer < state_.model.config().n_layers; ++layer) {
@@ -201,7 +201,7 @@ void PrefillSite::cache_changed() {
   }
 }
 
-void PrefillSite::finish() {
+void PrefillHook::finish() {
   if (is_dense_ || state_.policy.scorer() == nullptr) return;
   const std::int64_t n_layers = state_.model.config().n_layers, end = first_ + n_;
   at::Tensor ring = state_.score_ring.defined() ? state_.score_ring.cpu() : at::Tensor();

@@ -17,10 +17,10 @@ namespace kvscope::engine {
 ///
 /// and what is alive at the chunk's end into the cache. Memory is that of the cache and of one chunk. Use: begin() and
 /// forward() per chunk, finish() at the end.
-class PrefillSite final : public AttentionSite {
+class PrefillHook final : public AttentionHook {
  public:
   /// facts: null to note nothing. n_chunks: of the prompt, for the progress.
-  PrefillSite(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_chunks);
+  PrefillHook(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_chunks);
   /// The next chunk: positions first ... first + n - 1.
   void begin(std::int64_t first, std::int64_t n);
   at::Tensor attend(int layer, const LayerTokens& tokens) override;
