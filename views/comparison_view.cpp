@@ -171,7 +171,7 @@ void ComparisonView::draw(ViewContext& context) {
 
 void ComparisonView::update(const ViewContext& context) {
   const Key key{RunKey(context.a), RunKey(context.b), context.q()};
-  auto table = aside_.of(key, [a = context.a->run, b = context.b->run, q = key.q, preview = context.b->preview] {
+  auto table = debounced_.of(key, [a = context.a->run, b = context.b->run, q = key.q, preview = context.b->preview] {
     ComparisonTable counted = comparison_table(*a, *b, q, preview);
     counted.asked = asked_in_words(counted.asked, *a, *b);
     return counted;

@@ -7,14 +7,14 @@
 #include "engine/core/study/comparison_table.h"
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
-#include "views/widgets/aside.h"
+#include "views/widgets/debounced.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
 
 class ComparisonView final : public View {
  public:
-  explicit ComparisonView(const ViewServices& services) : services_(services), aside_(services.wake) {}
+  explicit ComparisonView(const ViewServices& services) : services_(services), debounced_(services.wake) {}
   const char* id() const override { return "comparison"; }
   const char* title() const override { return "A and B"; }
   Place place() const override { return Place::main; }
@@ -36,7 +36,7 @@ class ComparisonView final : public View {
   void tell(const ComparisonRow& row, const ItemRect& where) const;
 
   ViewServices services_;
-  Aside<Key, ComparisonTable> aside_;
+  Debounced<Key, ComparisonTable> debounced_;
   std::optional<ComparisonTable> table_;  // what was asked in the words of the panel
 };
 

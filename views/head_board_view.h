@@ -11,7 +11,7 @@
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
 #include "views/imgui_renderer.h"
-#include "views/widgets/beside.h"
+#include "views/widgets/background.h"
 #include "views/widgets/counted_maps.h"
 #include "views/widgets/head_brush.h"
 #include "views/widgets/rebuild.h"
@@ -76,7 +76,7 @@ class HeadBoardView final : public View {
   ViewServices services_;
   FigureDrawing drawing_;
   CountedMaps counted_;
-  Beside<Entries> counting_;
+  Background<Entries> counting_;
   Rebuild<RunKey> recount_;
   std::optional<Entries> entries_;
   std::uint64_t n_entries_ = 0;

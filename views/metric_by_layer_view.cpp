@@ -81,14 +81,14 @@ void MetricByLayerView::count(const ViewContext& context, const MetricByLayerOpt
     ++n_counted_;
     recount_.done();
   };
-  if (auto counted = beside_.take()) take(std::move(*counted));
+  if (auto counted = background_.take()) take(std::move(*counted));
   const std::vector<ShownRun> shown = context.counted_runs(options.with_b);
   const CountKey key{keys_of(shown), options};
-  if (beside_.is_busy() || !recount_.due(key)) return;
+  if (background_.is_busy() || !recount_.due(key)) return;
   const auto runs = records_of(shown);
   auto make = [options, runs]() -> Counted { return {options, layer_distributions(pointers_to(runs), options), runs}; };
   if (is_counted_at_once(runs, options.metric)) return take(make());
-  beside_.post(std::move(make));
+  background_.post(std::move(make));
 }
 
 /// What is drawn, and where there is nothing to draw why not.

@@ -5,7 +5,7 @@
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
 #include "views/imgui_renderer.h"
-#include "views/widgets/beside.h"
+#include "views/widgets/background.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
@@ -13,7 +13,7 @@ namespace kvscope::views {
 class MetricByLayerView final : public View {
  public:
   explicit MetricByLayerView(const ViewServices& services)
-      : services_(services), drawing_(*services.textures), beside_(services.wake) {}
+      : services_(services), drawing_(*services.textures), background_(services.wake) {}
   const char* id() const override { return "metric_by_layer"; }
   const char* title() const override { return "By layer"; }
   Place place() const override { return Place::main; }
@@ -49,7 +49,7 @@ class MetricByLayerView final : public View {
   FigureDrawing drawing_;
   Rebuild<CountKey> recount_;
   Rebuild<Key> rebuild_;
-  Beside<Counted> beside_;
+  Background<Counted> background_;
   Counted shown_;  // without a series until something was counted
   std::uint64_t n_counted_ = 0;
 };

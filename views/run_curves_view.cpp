@@ -155,7 +155,8 @@ bool RunCurvesView::build(const ViewContext& context, const Key& key) {
     return curves_figure(pointers, options, style).figure;
   };
   if (cost > kCheap) {
-    if (std::optional<Figure> figure = aside_.of(key, make); figure && rebuild_.due(key)) take(std::move(*figure), key);
+    if (std::optional<Figure> figure = debounced_.of(key, make); figure && rebuild_.due(key))
+      take(std::move(*figure), key);
   } else if (rebuild_.due(key, key.options != drawn_options_)) {  // where a person zooms or pans it follows at once
     take(make(), key);
   }

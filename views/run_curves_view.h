@@ -7,7 +7,7 @@
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
 #include "views/imgui_renderer.h"
-#include "views/widgets/aside.h"
+#include "views/widgets/debounced.h"
 #include "views/widgets/rebuild.h"
 #include "views/widgets/span_mouse.h"
 
@@ -16,7 +16,7 @@ namespace kvscope::views {
 class RunCurvesView final : public View {
  public:
   explicit RunCurvesView(const ViewServices& services)
-      : services_(services), drawing_(*services.textures), aside_(services.wake) {}
+      : services_(services), drawing_(*services.textures), debounced_(services.wake) {}
   const char* id() const override { return "run_curves"; }
   const char* title() const override { return "Curves"; }
   Place place() const override { return Place::main; }
@@ -50,7 +50,7 @@ class RunCurvesView final : public View {
   ViewServices services_;
   FigureDrawing drawing_;
   Rebuild<Key> rebuild_;
-  Aside<Key, Figure> aside_;
+  Debounced<Key, Figure> debounced_;
   int quantity_ = 0, compare_ = static_cast<int>(MapCompare::side_by_side);
   SpanMouse mouse_;
   CurvesOptions drawn_options_;

@@ -88,7 +88,7 @@ bool StudyView::build(const Key& key) {
     if (rebuild_.due(key)) take(make(key, style));
     return drawn_;
   }
-  auto picture = aside_.of(key, [key, style] { return make(key, style); });
+  auto picture = debounced_.of(key, [key, style] { return make(key, style); });
   if (picture && rebuild_.due(key)) take(std::move(*picture));
   return drawn_;
 }

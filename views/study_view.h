@@ -9,7 +9,7 @@
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
 #include "views/imgui_renderer.h"
-#include "views/widgets/aside.h"
+#include "views/widgets/debounced.h"
 #include "views/widgets/rebuild.h"
 #include "views/widgets/study_choosers.h"
 #include "views/widgets/study_point_panel.h"
@@ -23,7 +23,7 @@ class StudyView final : public View {
         choosers_(services),
         point_panel_(services),
         drawing_(*services.textures),
-        aside_(services.wake) {}
+        debounced_(services.wake) {}
   const char* id() const override { return "study"; }
   const char* title() const override { return "Study"; }
   Place place() const override { return Place::main; }
@@ -61,7 +61,7 @@ class StudyView final : public View {
   std::vector<DrawnPoint> points_;
   std::string refused_;
   Rebuild<Key> rebuild_;
-  Aside<Key, Picture> aside_;
+  Debounced<Key, Picture> debounced_;
   bool drawn_ = false;
   mutable std::shared_ptr<const StudyTable> known_table_;
   mutable StudyLook known_look_;

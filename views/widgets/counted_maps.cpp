@@ -40,12 +40,12 @@ bool is_counted_at_once(const std::vector<std::shared_ptr<const RunRecord>>& run
 
 void CountedMaps::update(const std::vector<ShownRun>& shown, const LayerHeadMapOptions& options) {
   const Key key{keys_of(shown), options.metric, options.q, options.compare, options.aggregate};
-  if (auto counted = beside_.take()) take(std::move(*counted));
-  if (beside_.is_busy() || !recount_.due(key)) return;
+  if (auto counted = background_.take()) take(std::move(*counted));
+  if (background_.is_busy() || !recount_.due(key)) return;
   const Runs runs = records_of(shown);
   auto make = [runs, options]() -> Counted { return {options, layer_head_maps(pointers_to(runs), options), runs}; };
   if (is_counted_at_once(runs, options.metric)) return take(make());
-  beside_.post(std::move(make));
+  background_.post(std::move(make));
 }
 
 void CountedMaps::take(Counted counted) {

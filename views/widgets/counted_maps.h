@@ -9,7 +9,7 @@
 #include "views/figure/layer_head_map_figure.h"
 #include "views/frame/view_services.h"
 #include "views/frame/view_state.h"
-#include "views/widgets/beside.h"
+#include "views/widgets/background.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
@@ -24,7 +24,7 @@ bool is_counted_at_once(const std::vector<std::shared_ptr<const RunRecord>>& run
 
 class CountedMaps {
  public:
-  explicit CountedMaps(const ViewServices& services) : beside_(services.wake) {}
+  explicit CountedMaps(const ViewServices& services) : background_(services.wake) {}
 
   /// Of these runs, which are there. Throws what layer_head_maps() throws.
   void update(const std::vector<ShownRun>& runs, const LayerHeadMapOptions& options);
@@ -55,7 +55,7 @@ class CountedMaps {
   void take(Counted counted);
 
   Rebuild<Key> recount_;
-  Beside<Counted> beside_;
+  Background<Counted> background_;
   std::optional<Counted> counted_;
   std::uint64_t n_ = 0;
 };

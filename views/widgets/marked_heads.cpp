@@ -40,7 +40,7 @@ double mean_over(const HeadMap& map, const HeadSet& heads) {
 
 std::optional<MarkedHeads::Rows> MarkedHeads::rows(const ViewContext& context, const ShownRun* b, std::int32_t q_b) {
   const Key key{RunKey(context.a), RunKey(b), context.q(), q_b, context.selection->metric, context.marked_heads()};
-  return aside_.of(key, [run = context.a->run, other = b != nullptr ? b->run : nullptr, key] {
+  return debounced_.of(key, [run = context.a->run, other = b != nullptr ? b->run : nullptr, key] {
     const auto common = other ? CommonOracle::of(*run, *other) : std::nullopt;
     Rows made{.a = rows_of(common, *run, key.metric, key.q, key.heads), .b = {}};
     if (other) made.b = rows_of(common, *other, key.metric, key.q_b, key.heads);

@@ -7,14 +7,14 @@
 
 #include "views/frame/view_services.h"
 #include "views/frame/view_state.h"
-#include "views/widgets/aside.h"
+#include "views/widgets/debounced.h"
 #include "views/widgets/rebuild.h"  // RunKey
 
 namespace kvscope::views {
 
 class MarkedHeads {
  public:
-  explicit MarkedHeads(const ViewServices& services) : aside_(services.wake) {}
+  explicit MarkedHeads(const ViewServices& services) : debounced_(services.wake) {}
   struct Row {
     std::string metric;       // title
     std::string label;        // with what it counts: "Density (incl. sinks)"
@@ -36,7 +36,7 @@ class MarkedHeads {
     HeadSet heads;
     bool operator==(const Key&) const = default;
   };
-  Aside<Key, Rows> aside_;
+  Debounced<Key, Rows> debounced_;
 };
 
 /// NaN if none of them has a value.

@@ -40,10 +40,10 @@ OracleAnswers oracle_answers(const RunRecord& run, const Cursor& at, const RunRe
 
 std::optional<OracleAnswers> OracleTable::answers(const ShownRun& a, const Cursor& at, const ShownRun* b,
                                                   const Cursor& at_b) {
-  return aside_.of({RunKey(&a), RunKey(b), at.layer, at.kv_head, at.q, at_b.q},
-                   [run = a.run, other = b != nullptr ? b->run : nullptr, at, at_b] {
-                     return oracle_answers(*run, at, other.get(), at_b);
-                   });
+  return debounced_.of({RunKey(&a), RunKey(b), at.layer, at.kv_head, at.q, at_b.q},
+                       [run = a.run, other = b != nullptr ? b->run : nullptr, at, at_b] {
+                         return oracle_answers(*run, at, other.get(), at_b);
+                       });
 }
 
 void OracleTable::draw(const OracleAnswers& answers, bool beside_b) {

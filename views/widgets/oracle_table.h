@@ -7,7 +7,7 @@
 #include "engine/core/study/oracle.h"
 #include "views/frame/view_services.h"
 #include "views/frame/view_state.h"
-#include "views/widgets/aside.h"
+#include "views/widgets/debounced.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
@@ -27,7 +27,7 @@ OracleAnswers oracle_answers(const RunRecord& a, const Cursor& at, const RunReco
 
 class OracleTable {
  public:
-  explicit OracleTable(const ViewServices& services) : services_(services), aside_(services.wake) {}
+  explicit OracleTable(const ViewServices& services) : services_(services), debounced_(services.wake) {}
   /// Nothing until the selection has stayed for a moment.
   std::optional<OracleAnswers> answers(const ShownRun& a, const Cursor& at, const ShownRun* b, const Cursor& at_b);
   /// Of A. Items: "inspector.oracle.<name>", with their numbers as text.
@@ -41,7 +41,7 @@ class OracleTable {
     bool operator==(const Key&) const = default;
   };
   ViewServices services_;
-  Aside<Key, OracleAnswers> aside_;
+  Debounced<Key, OracleAnswers> debounced_;
 };
 
 }  // namespace kvscope::views

@@ -20,7 +20,7 @@ std::string number(double value, std::int64_t n) { return n == 0 ? "–" : forma
 
 void RunNumbers::draw(const ShownRun& a, const ShownRun* b) {
   if (!has_oracle(&a) && !has_oracle(b)) return;
-  const auto means = aside_.of({RunKey(&a), RunKey(b)}, [of_a = a.run, of_b = b != nullptr ? b->run : nullptr] {
+  const auto means = debounced_.of({RunKey(&a), RunKey(b)}, [of_a = a.run, of_b = b != nullptr ? b->run : nullptr] {
     return Means{mean_of(Oracle(*of_a)), of_b != nullptr ? mean_of(Oracle(*of_b)) : OracleMean()};
   });
   if (!means) return text_in(services_.theme->palette.muted, "Computing ...");

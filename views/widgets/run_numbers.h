@@ -7,14 +7,14 @@
 #include "engine/core/study/oracle.h"
 #include "views/frame/view_services.h"
 #include "views/frame/view_state.h"
-#include "views/widgets/aside.h"
+#include "views/widgets/debounced.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
 
 class RunNumbers {
  public:
-  explicit RunNumbers(const ViewServices& services) : services_(services), aside_(services.wake) {}
+  explicit RunNumbers(const ViewServices& services) : services_(services), debounced_(services.wake) {}
   /// Items "inspector.run recall", "inspector.run chance", "inspector.run above chance", each with ".b" for B's. Nothing of runs
   /// without an oracle, or while one goes on.
   void draw(const ShownRun& a, const ShownRun* b);
@@ -28,7 +28,7 @@ class RunNumbers {
     OracleMean a, b;
   };
   ViewServices services_;
-  Aside<Key, Means> aside_;
+  Debounced<Key, Means> debounced_;
 };
 
 }  // namespace kvscope::views

@@ -13,11 +13,11 @@ namespace kvscope::views {
 
 /// Key is a struct with operator==. The last question counts; what was begun is finished and thrown away.
 template <typename Key, typename Answer>
-class Aside {
+class Debounced {
  public:
   /// `wake` is called from the thread when there is an answer.
-  explicit Aside(std::function<void()> wake) : wake_(std::move(wake)), thread_([this] { work(); }) {}
-  ~Aside() {
+  explicit Debounced(std::function<void()> wake) : wake_(std::move(wake)), thread_([this] { work(); }) {}
+  ~Debounced() {
     {
       const std::scoped_lock lock(mutex_);
       stop_ = true;
@@ -25,8 +25,8 @@ class Aside {
     changed_.notify_one();
     thread_.join();
   }
-  Aside(const Aside&) = delete;
-  Aside& operator=(const Aside&) = delete;
+  Debounced(const Debounced&) = delete;
+  Debounced& operator=(const Debounced&) = delete;
 
   /// The answer for this key; nothing while it is not known. `make` must own what it reads.
   std::optional<Answer> of(const Key& key, std::function<Answer()> make) {

@@ -12,12 +12,12 @@
 namespace kvscope::views {
 
 template <typename Answer>
-class Beside {
+class Background {
  public:
   /// `wake` is called from the thread when there is an answer.
-  explicit Beside(std::function<void()> wake) : wake_(std::move(wake)) {}
+  explicit Background(std::function<void()> wake) : wake_(std::move(wake)) {}
   /// Waits for what is under way.
-  ~Beside() {
+  ~Background() {
     {
       const std::scoped_lock lock(mutex_);
       stop_ = true;
@@ -25,8 +25,8 @@ class Beside {
     changed_.notify_one();
     if (thread_.joinable()) thread_.join();
   }
-  Beside(const Beside&) = delete;
-  Beside& operator=(const Beside&) = delete;
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
 
   bool is_busy() const { return busy_; }
   /// Not while it is busy. `make` must own what it reads; what it throws, take() throws.
