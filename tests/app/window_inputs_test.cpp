@@ -209,9 +209,9 @@ void give_inputs(std::uint64_t n) {
 
 }  // namespace
 
-TEST_CASE("500 random inputs neither fell nor hang the window, and it ends in order") {
+TEST_CASE("300 random inputs neither fell nor hang the window, and it ends in order") {
   if (skip_without_display()) return;
-  give_inputs(500);
+  give_inputs(300);
 }
 
 TEST_CASE("Random inputs neither fell nor hang the window, and it ends in order", "[.slow][window_inputs]") {

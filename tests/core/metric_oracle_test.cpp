@@ -175,7 +175,7 @@ TEST_CASE("oracle: a verdict is whether the token is in O(evict_at), all at once
   int n_judged = 0, n_evicted = 0;
   for (int head = 0; head < 6; ++head) {
     // Each token by itself is the plain definition: under the thread sanitizer all of them took more than 16 minutes.
-    for (int t = 0; t<run.n_tokens(); t += test::kSlowdown> 4 ? 11 : 1) {
+    for (int t = head % 3; t<run.n_tokens(); t += test::kSlowdown> 4 ? 11 : 3) {
       const std::int32_t q = run.evict_at.row(head / 3, head % 3)[t];
       const VerdictOfEviction one = eviction_verdict(run, head / 3, head % 3, t);
       const VerdictOfEviction& found = all[static_cast<std::size_t>(head)][static_cast<std::size_t>(t)];

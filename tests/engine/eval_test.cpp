@@ -218,8 +218,8 @@ TEST_CASE("the NLL of a piece is that of score under every policy of the sweep",
   if (!has_sample()) return test::skip("no sample model");
   const LoadedModel model = LoadedModel::load(kModel, {.device = "cpu", .dtype = "float32"});
   const auto all = model.tokenizer().encode_typed(read_file(kText, 1 << 24).substr(0, 4000), false);
-  const std::vector<std::int32_t> ids(all.begin(), all.begin() + 160);
-  std::vector<std::string> policies = sweep_policies(160);
+  const std::vector<std::int32_t> ids(all.begin(), all.begin() + 128);
+  std::vector<std::string> policies = sweep_policies(128);
   const std::size_t n_sweep = policies.size();
   policies.push_back("full");
   policies.push_back("kvpop:budget=90");
@@ -240,11 +240,8 @@ TEST_CASE("the NLL of a piece is that of score under every policy of the sweep",
 
 TEST_CASE("the sample model answers held-out questions densely, and what is done is not asked again", "[eval]") {
   if (!has_sample()) return test::skip("no sample model");
-  // Of 1024 tokens and two questions it took more than 32 minutes of CPU under the thread sanitizer, and 14 under that of
-  // addresses; the tasks have up to 680 tokens.
-  const bool slow = test::kSlowdown > 1;
-  const int length = slow ? 704 : 1024;
-  const std::size_t asked = slow ? 1 : 2, answers = 4 * asked;  // of two tasks, under two policies
+  const int length = 704;                                                      // the tasks have up to 680 tokens
+  const std::size_t asked = test::kSlowdown > 1 ? 1 : 2, answers = 4 * asked;  // of two tasks, under two policies
   const nlohmann::json args = {{"model", kModel},     {"policies", {"streaming:window=60"}},
                                {"questions", asked},  {"device", "cpu"},
                                {"length", length},    {"oracle", true},
