@@ -1,5 +1,6 @@
 // The list of runs: its room, and what it calls each run.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "app/session/run_titles.h"

@@ -1,6 +1,7 @@
 // Traces of versions before ours: they open as what they say, and go on and merge as traces of this version. The files in
 // golden/ were written by the programs that had these versions.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
