@@ -6,4 +6,6 @@ get_filename_component(TORCH_HOME ${TORCH_INCLUDE_DIR} DIRECTORY)
 add_library(kvscope_torch INTERFACE)
 target_include_directories(kvscope_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIR} ${TORCH_INCLUDE_DIR}/torch/csrc/api/include)
 target_link_libraries(kvscope_torch INTERFACE ${TORCH_HOME}/lib/libtorch_cpu.so ${TORCH_HOME}/lib/libc10.so)
-target_link_options(kvscope_torch INTERFACE -Wl,-rpath,${TORCH_HOME}/lib)
+if(NOT KVSCOPE_STATIC)  # in a wheel the engine looks beside itself (Install.cmake), not where it was built
+  target_link_options(kvscope_torch INTERFACE -Wl,-rpath,${TORCH_HOME}/lib)
+endif()
