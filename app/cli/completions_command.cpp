@@ -6,7 +6,6 @@
 
 #include "app/cli/command_list.h"
 #include "app/cli/completion_places.h"
-#include "app/process/paths.h"
 #include "engine/core/support/shell_quote.h"
 
 namespace kvscope::app {

@@ -158,19 +158,23 @@ nlohmann::json EngineJob::load_with(const std::string& model, const std::vector<
       if (const std::string note = note_of_adapter(path, model); !note.empty()) warn(path + ": " + note);
     }
   }
-  gates_.clear();
-  const std::vector<std::string> given = arguments_.texts("gate");
-  for (std::size_t i = 0; i < gates.size(); ++i) gates_.push_back(gate_ref(gates[i], i < given.size() ? given[i] : ""));
+  gates_.reset();
   nlohmann::json done = call(load_);
   if (protocol::was_cancelled(done)) throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
   return done;
 }
 
-Asked EngineJob::asked(const RunRequest& request) const {
+Asked EngineJob::asked(const RunRequest& request) {
+  if (!gates_) {
+    gates_.emplace();
+    const std::vector<std::string> given = arguments_.texts("gate");
+    for (std::size_t i = 0; i < load_.gates.size(); ++i)
+      gates_->push_back(gate_ref(load_.gates[i], i < given.size() ? given[i] : ""));
+  }
   return {.request = request,
           .by_text = request.prompt_ids.empty(),
           .origin = {.kind = request.answer_ids ? RunOrigin::Kind::replay : RunOrigin::Kind::drawn},
-          .gates = gates_};
+          .gates = *gates_};
 }
 
 std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, RunRecord& record,

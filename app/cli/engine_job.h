@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,7 +63,7 @@ class EngineJob {
   std::string run(const ModelInfo& model, const RunRequest& request, RunRecord& record,
                   const std::function<void()>& on_step = {});
   /// What a run of this request is recorded with: the request, and the gates that are loaded.
-  Asked asked(const RunRequest& request) const;
+  Asked asked(const RunRequest& request);
   Progress& progress() { return progress_; }
   /// Off: the engine's own progress is not shown, for a command that shows one of many requests.
   void show_engine_progress(bool on) { show_engine_progress_ = on; }
@@ -81,7 +82,7 @@ class EngineJob {
   const Arguments& arguments_;
   EngineJobOptions options_;
   protocol::LoadRequest load_;
-  std::vector<GateRef> gates_;  // that are loaded
+  std::optional<std::vector<GateRef>> gates_;  // that are loaded; their files are read when a run is first recorded
   EngineClient client_;
   EngineGreeting greeting_;
 };

@@ -9,7 +9,6 @@
 #include "app/command/command_arguments.h"
 #include "app/process/models.h"
 #include "app/process/path_kind.h"
-#include "app/process/paths.h"
 #include "app/process/prompt_lines.h"
 #include "app/process/remote_file.h"
 #include "app/process/slow_read.h"

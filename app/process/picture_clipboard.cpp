@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "app/process/child_process.h"
-#include "app/process/paths.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/shell_quote.h"
 

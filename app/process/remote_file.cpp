@@ -17,7 +17,6 @@
 
 #include "app/process/child_process.h"
 #include "app/process/models.h"
-#include "app/process/paths.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/hash.h"

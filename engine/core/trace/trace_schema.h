@@ -25,7 +25,7 @@
 // folder. Readers need not care which one they have: they read `committed` and the spans.
 //
 // A file of an older version lacks the datasets that are newer (DatasetSchema::since); what its runs are taken to have
-// said instead stands in run_decode.cpp. A file keeps its version: whoever goes on with one writes what it has.
+// said instead is in run_versions.cpp. None is written: a capture that goes on renews the file.
 //
 // Strings are bytes (UTF-8 unless a token cut a character in two): fixed-length attributes, and byte pools with spans.
 // Everything is little-endian. No variable-length types, no references, no links but hard ones, no external storage.
