@@ -6,7 +6,6 @@
 #include <limits>
 #include <stdexcept>
 
-#include "engine/core/files/model_folder.h"
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/decode/density_pass.h"
 #include "engine/decode/eviction/mass_eviction.h"

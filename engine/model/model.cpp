@@ -6,7 +6,6 @@
 #include <charconv>
 #include <optional>
 
-#include "engine/core/files/model_folder.h"
 #include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/files/weights/lora_file.h"
 #include "engine/core/support/error.h"

@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/files/tokenizer/tokenizer.h"
-#include "engine/core/files/weights/model_config.h"
+#include "engine/core/files/weights/model_folder.h"
 #include "engine/core/record/run_record.h"
 
 namespace kvscope::engine {

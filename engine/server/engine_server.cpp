@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/files/model_folder.h"
+#include "engine/core/files/weights/model_folder.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/version.h"
 #include "engine/decode/forced_pass.h"

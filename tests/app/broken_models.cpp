@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char *kWeights = "model.safetensors", *kIndex = "model.safetensors.index.json",
-                     *kConfig = "config.json", *kGeneration = "generation_config.json", *kTokenizer = "tokenizer.json";
+                     *kConfig = "config.json", *kTokenizer = "tokenizer.json";
 constexpr const char *kFirst = "model-00001-of-00002.safetensors", *kSecond = "model-00002-of-00002.safetensors";
 constexpr const char* kNorm = "model.norm.weight";  // [32]
 
@@ -211,9 +211,6 @@ std::vector<BrokenModel> broken_configurations() {
       {"layer types of more layers", config("layer_types", std::vector<std::string>(99, "full_attention")), kConfig,
        "layer_types: 99 layers; expected 2"},
       {"an epsilon of null", config("rms_norm_eps", nullptr), kConfig, "rms_norm_eps: null"},
-      {"half a generation configuration", put(kGeneration, "{\"eos_token_id\":"), kGeneration, "line 1"},
-      {"a generation configuration that is a FIFO", put_fifo(kGeneration), kGeneration, "a FIFO"},
-      {"a generation configuration that is a link to nothing", put_link(kGeneration, "gone"), kGeneration, "No such"},
   };
 }
 

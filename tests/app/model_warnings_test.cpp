@@ -123,6 +123,24 @@ TEST_CASE("A generation configuration that cannot be used stops no run, and is n
   CHECK_THAT(result.err, Catch::Contains("generation_config.json: temperature: -1; expected a number from 0"));
 }
 
+TEST_CASE("A damaged generation configuration is ignored with a warning, as transformers ignores it") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  const char* kFile = "generation_config.json";
+  const std::pair<test::Damage, const char*> cases[] = {{test::put(kFile, "{\"eos_token_id\":"), "line 1"},
+                                                        {test::put(kFile, "[1]"), "the file is ignored"},
+                                                        {test::put_fifo(kFile), "a FIFO"},
+                                                        {test::put_link(kFile, "gone"), "No such file"}};
+  for (const auto& [damage, reason] : cases) {
+    const Scene scene({damage});
+    const test::Result result = scene.run({"inspect"});
+    CAPTURE(reason, result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(n_warnings(result.err) == 1);
+    CHECK_THAT(result.err, Catch::Contains("generation_config.json: ") && Catch::Contains(reason) &&
+                               Catch::Contains("; the file is ignored"));
+  }
+}
+
 TEST_CASE("A head of its own beside tied embeddings scores as an untied model does") {
   if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
   json config = test::small_model_config();

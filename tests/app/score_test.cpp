@@ -114,15 +114,15 @@ TEST_CASE("score measures six policies as six: none with a dense prompt is dense
   if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors"))
     return test::skip("kvscope-engine or the sample model is not built");
   const test::TemporaryFolder folder;
-  const std::filesystem::path text = folder / "text.txt";  // half of the sample: every token is a step of its own
-  write_file_atomic(text, test::read_text(test::in_source("samples/prompts/2-fact-recall.txt")).substr(0, 1400));
+  const std::filesystem::path text = folder / "text.txt";  // the sample's beginning: every token is one step
+  write_file_atomic(text, test::read_text(test::in_source("samples/prompts/2-fact-recall.txt")).substr(0, 900));
   const json full = score(test::sample_model(), text, {"--policy", "full"});
   CHECK(full["dense"] == true);
   CHECK(full["difference"] == 0.0);
   CHECK(full["density"] == 1.0);
   std::set<double> nlls = {full["nll"]};
   for (const std::string& policy :
-       {std::string("tova:keep=20%"), std::string("h2o:keep=20%,window=32"), std::string("snapkv:keep=20%"),
+       {std::string("tova:keep=20%"), std::string("h2o:keep=20%,window=32"), std::string("snapkv:keep=20%,window=32"),
         std::string("expected-attention:keep=20%"), std::string("quest:dense=0,read=20%")}) {
     CAPTURE(policy);
     const json result = score(test::sample_model(), text, {"--policy", policy});
@@ -138,7 +138,7 @@ TEST_CASE("score measures six policies as six: none with a dense prompt is dense
   }
   CHECK(nlls.size() == 6);
   const json chunked =
-      score(test::sample_model(), text, {"--policy", "snapkv:keep=20%", "--chunk", "16", "--no-dense"});
+      score(test::sample_model(), text, {"--policy", "snapkv:keep=20%,window=32", "--chunk", "16", "--no-dense"});
   CHECK(chunked["chunk"] == 16);
   CHECK_FALSE(chunked.contains("dense_nll"));
   CHECK_FALSE(nlls.contains(chunked["nll"].get<double>()));

@@ -1,5 +1,5 @@
 // A model's folder whose files do not agree with each other.
-#include "engine/core/files/model_folder.h"
+#include "engine/core/files/weights/model_folder.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

@@ -163,8 +163,8 @@ TEST_CASE("trace: stock h5py reads a finished trace, its default plot and the ex
 TEST_CASE("trace: write calls may fail in every way: committed runs stay and the error names the file",
           "[core][trace][fault]") {
   const int mode = GENERATE(1, 2, 3, 4);  // full for good, full once, I/O error for good, one short write
-  // Every sixth call, other ones in each mode; the next test takes them all.
-  CHECK(inject_faults(mode, mode, 6) >= 33);
+  // Every ninth call, other ones in each mode; the next test takes them all.
+  CHECK(inject_faults(mode, 2 * mode, 9) >= 22);
 }
 
 TEST_CASE("trace: every single write call may fail in every way", "[core][trace][fault][.slow]") {

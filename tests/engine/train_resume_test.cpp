@@ -141,13 +141,13 @@ std::string error_of(const nlohmann::json& args) {
 TEST_CASE("a training that was stopped at any logged step goes on to the same bytes and the same curve") {
   const auto recipe = GENERATE(gate_recipe("wg-kv"), gate_recipe("dms"), scorer_recipe(), joint_gate_recipe(),
                                joint_scorer_recipe(), through_recipe(), nothing_recipe());
-  const bool all = recipe == gate_recipe("wg-kv");  // of the others, every second step
+  const std::size_t step = recipe == gate_recipe("wg-kv") ? 2 : 3;
   const test::TempFolder scratch;
   const std::vector<fs::path> snapshots = train_with_snapshots(arguments(recipe, scratch / "whole"));
   const auto whole = contents(scratch / "whole");
   REQUIRE(whole.size() >= 4);
   REQUIRE(snapshots.size() >= 4);
-  for (std::size_t i = 0; i < snapshots.size(); i += all ? 1 : 2) {
+  for (std::size_t i = 0; i < snapshots.size(); i += step) {
     const fs::path& snapshot = snapshots[i];
     CAPTURE(snapshot);
     nlohmann::json args = arguments(recipe, snapshot);

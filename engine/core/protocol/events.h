@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "engine/core/policy/gates_of_model.h"
 #include "engine/core/protocol/protocol.h"
+#include "engine/core/record/gate_scores.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::protocol {

@@ -6,7 +6,6 @@
 
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/run_problems.h"
-#include "engine/core/support/error.h"
 #include "engine/scorer/loaded_model.h"
 #include "engine/scorer/token_scorer.h"
 

@@ -135,8 +135,13 @@ GenerationConfig GenerationConfig::load(const std::filesystem::path& folder, int
   const std::filesystem::path path = folder / "generation_config.json";
   std::error_code error;  // a link that leads nowhere is there: half a download should be noticed
   if (std::filesystem::symlink_status(path, error).type() <= std::filesystem::file_type::not_found) return out;
-  const json settings = read_python_json(path);
-  Reader(settings, path.string(), vocab_size, out).read();
+  try {
+    const json settings = read_python_json(path);
+    Reader(settings, path.string(), vocab_size, out).read();
+  } catch (const Error& damaged) {
+    if (damaged.code() != ExitCode::bad_input) throw;
+    out = {.warnings = {std::string(damaged.what()) + "; the file is ignored"}};
+  }
   return out;
 }
 

@@ -26,7 +26,7 @@ struct GenerationConfig {
   std::vector<std::string> warnings;                 // one line each: what is left out, and why
 
   /// All absent if `folder` has no such file. No run samples by these numbers unless it is asked to, so one that cannot
-  /// be used is left out with a warning. Throws Error for a file that is damaged.
+  /// be used is left out with a warning, and so is a file that is damaged, as transformers does it.
   static GenerationConfig load(const std::filesystem::path& folder, int vocab_size);
 };
 

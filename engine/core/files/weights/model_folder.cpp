@@ -1,4 +1,4 @@
-#include "engine/core/files/model_folder.h"
+#include "engine/core/files/weights/model_folder.h"
 
 #include "engine/core/support/refuse.h"
 
