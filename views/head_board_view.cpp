@@ -47,7 +47,7 @@ int context_of(const HeadBoard& board, const ModelInfo& model) {
 
 /// Whether the run was decoded with exactly these local heads.
 bool is_hybrid_of(const ShownRun* shown, const std::vector<std::uint8_t>& local) {
-  return drawable(shown) && !shown->preview && shown->run->local_heads == local;
+  return drawable(shown) && !shown->preview && shown->run->local_heads() == local;
 }
 
 /// Global becomes local, and back.

@@ -28,7 +28,7 @@ struct Scored {
   bool dense;  // no query missed a token
   ScoreQuality quality;
   PolicySpec policy;              // as it was: what nobody wrote is the gate's
-  std::vector<float> thresholds;  // RunRecord::thresholds
+  std::vector<float> thresholds;  // RunRecord::thresholds()
 };
 
 struct Cancelled {};
@@ -61,7 +61,7 @@ Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy, con
   } else {
     request.prompt_len = run.prompt_len;
     // Solved again on another device they come out otherwise, and the run would not be the one that was.
-    if (policy == run.policy) request.thresholds = run.thresholds;
+    if (policy == run.policy) request.thresholds = run.thresholds(), request.budgets = run.budgets_to_repeat();
   }
   const auto done = job.call(request);
   if (protocol::was_cancelled(done)) throw Cancelled{};

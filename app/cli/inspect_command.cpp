@@ -139,8 +139,9 @@ ordered_json inspect_run(const RunRecord& run) {
   for (const PolicyChange& change : run.changes)
     changes.push_back("from query " + std::to_string(change.q) + " on: " + change.policy.to_string());
   return {{"policy", run.policy.to_string()},
-          {"density", describe_density(run.policy, run.thresholds)},
-          {"thresholds", run.thresholds},
+          {"density", describe_density(run.policy, run.thresholds())},
+          {"thresholds", run.thresholds()},
+          {"budgets", run.budgets()},
           {"changes", changes},
           {"scorer", run.scorer.text},
           {"oracle", run.oracle.to_string()},

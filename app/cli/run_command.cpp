@@ -12,6 +12,7 @@
 #include "app/session/run_setup.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/files/tokenizer/utf8_stream.h"
+#include "engine/core/policy/allocation.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
@@ -38,7 +39,7 @@ constexpr auto kTraceOptions = std::to_array<OptionSpec>({
     {"overwrite", "", "overwrite the trace if it exists"},
 });
 constexpr auto kOutputOptions = std::to_array<OptionSpec>({
-    {"json", "", "one object per token, then ids, text, policy, thresholds, seed, timings"},
+    {"json", "", "one object per token, then ids, text, policy, budgets, timings and more"},
 });
 constexpr auto kReadingOptions = std::to_array<OptionSpec>({
     {"chunk", "N", "only read the prompt, as score --chunk N does, without an answer"},
@@ -109,7 +110,8 @@ nlohmann::ordered_json result_object(const RunRecord& run, const std::string& te
           {"ids", answer},
           {"text", text},
           {"policy", run.policy.to_string()},
-          {"thresholds", run.thresholds},
+          {"thresholds", run.thresholds()},
+          {"budgets", run.budgets()},
           {"seed", run.sampling.seed},
           {"status", to_string(run.status)},
           {"model", run.model.name},
@@ -195,7 +197,8 @@ int run(const Arguments& arguments) {
   } else {
     std::fputc('\n', stdout);
     std::fflush(stdout);  // the answer stands before what is said of it
-    job.progress().say(describe_density(record.policy, record.thresholds));
+    job.progress().say(describe_density(record.policy, record.thresholds()));
+    job.progress().say(describe_budgets(record.policy, record.heads));
   }
   // The trace first: it is kept whatever became of stdout.
   if (arguments.has("trace")) save_trace(trace, record, arguments.has("overwrite"));

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <type_traits>
 
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
+#include "engine/core/policy/allocation.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
 
 namespace kvscope::app {
 
@@ -75,6 +78,18 @@ static bool takes_plain_text(const Arguments& arguments, const std::string& mode
   }
 }
 
+std::vector<std::int32_t> budgets_option(const Arguments& arguments, const PolicySpec& policy) {
+  if (!arguments.has("budgets")) return {};
+  if (policy.has("allocation") && policy.value("allocation") != 0)
+    usage_error("--budgets", "budgets of heads beside " + policy.to_string(), "allocation=uniform");
+  const std::string given = arguments.text("budgets");
+  const bool is_file = std::filesystem::exists(given);
+  // What holds no letter is the numbers themselves.
+  if (!is_file && given.find_first_not_of("0123456789,; \n") == std::string::npos)
+    return budgets_of_text(given, "--budgets");
+  return budgets_of_text(read_file(given, 1 << 22), given);
+}
+
 RunRequest run_request(const Arguments& arguments, const std::string& model_path, std::string prompt) {
   const auto has = [&](std::string_view name) { return arguments.has(name); };
   bool is_chat = false;
@@ -92,6 +107,7 @@ RunRequest run_request(const Arguments& arguments, const std::string& model_path
   request.stop = arguments.texts("stop");
   StopStrings{request.stop};  // refuses here what the engine would refuse after loading
   request.policy = PolicySpec::parse(arguments.text("policy", "full"));
+  request.budgets = budgets_option(arguments, request.policy);
   request.max_tokens = static_cast<int>(arguments.integer("max-tokens", 64, 0, 1 << 24));
   request.sampling = sampling_of(arguments);
   request.changes = planned_changes(arguments);

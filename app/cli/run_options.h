@@ -18,8 +18,12 @@ inline constexpr OptionSpec kThinkingOption = {"thinking", "on|off",
 inline constexpr OptionSpec kDateOption = {"date", "TEXT",
                                            "for Llama 3.1 and later: date of the chat (the template's date)"};
 
+inline constexpr OptionSpec kBudgetsOption = {
+    "budgets", "FILE", "how many tokens each head may hold, a line per layer (docs/policies.md)"};
+
 inline constexpr auto kLengthAndSamplingOptions = std::to_array<OptionSpec>({
     {"policy", "SPEC", "NAME:key=value,... (full); kvscope policies lists them"},
+    kBudgetsOption,
     {"max-tokens", "N", "maximum number of new tokens (64)"},
     {"seed", "N", "seed of the sampling (0)"},
     {"temperature", "X", "0 is greedy (0)"},
@@ -64,6 +68,10 @@ constexpr auto joined(const std::array<OptionSpec, N>&... lists) {
 std::vector<ChatMessage> with_system(const Arguments& arguments, std::vector<ChatMessage> messages);
 /// What --thinking and --date say. Throws Error (usage).
 ChatOptions chat_options(const Arguments& arguments);
+
+/// What --budgets says, [n_layers * n_kv_heads]; empty without it. Throws Error: (usage) beside an allocation of the policy,
+/// (bad input) for a file that cannot be read.
+std::vector<std::int32_t> budgets_option(const Arguments& arguments, const PolicySpec& policy);
 
 /// What the options ask for. A model with a chat template takes the prompt as a chat unless --raw is given, any model
 /// if an option of chats is. Throws Error (usage).

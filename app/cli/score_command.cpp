@@ -8,6 +8,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
+#include "app/cli/run_options.h"
 #include "app/cli/score_attention.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/protocol/events.h"
@@ -22,6 +23,7 @@ constexpr OptionSpec kScoreOptions[] = {
     {"text", "TEXT", "the text"},
     {"text-file", "FILE", "the text from a file; - is stdin"},
     {"policy", "SPEC", "NAME:key=value,... (full)"},
+    kBudgetsOption,
     kChunkOption,
     kOracleOption,
     kOutputErrorOption,
@@ -126,6 +128,7 @@ int score(const Arguments& arguments) {
                        .ids = {},
                        .policy = PolicySpec::parse(arguments.text("policy", "full")),
                        .chunk = static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24))};
+  request.budgets = budgets_option(arguments, request.policy);
   if (arguments.has("oracle")) request.oracle = OracleSpec::parse(arguments.text("oracle"));
   request.output_error = arguments.has("output-error");
   if (request.output_error) check_measurable(request.policy);
@@ -140,6 +143,7 @@ int score(const Arguments& arguments) {
     dense_nll = facts->nll;
     if (!facts->dense) {
       ScoreRequest full = request;
+      full.budgets.clear();
       full.policy = PolicySpec::parse("full");
       full.oracle.reset();
       full.output_error = false;

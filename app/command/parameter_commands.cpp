@@ -103,6 +103,16 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
          session.set_policy(policy);
          return session.parameters().policy.to_string();
        }});
+  registry.add({"policy.budgets", "Set the budgets of heads", "Policy", "", "path: file | text: text", nullptr,
+                [&session](const nlohmann::json& arguments) {
+                  session.set_budgets(has_argument(arguments, "path")
+                                          ? read_text_file(text_argument(arguments, "path"), kMaxTypedBytes)
+                                          : text_argument(arguments, "text"));
+                }});
+  registry.add(
+      {"policy.one_budget", "Give all heads one budget", "Policy", "", "", nullptr,
+       [&session](const nlohmann::json&) { session.set_budgets(""); },
+       [&session] { return session.parameters().budgets.empty() ? std::string("all heads have one budget") : ""; }});
   registry.add({"run.max_tokens", "Set how many tokens to generate", "Run", "", "n: number", nullptr,
                 [&session](const nlohmann::json& arguments) {
                   session.next_run().set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));

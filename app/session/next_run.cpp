@@ -5,6 +5,7 @@
 
 #include "app/process/usage.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
+#include "engine/core/policy/allocation.h"
 #include "engine/core/study/output_error.h"
 #include "engine/core/support/error.h"
 
@@ -197,6 +198,17 @@ std::vector<std::string> NextRun::pieces_of(const std::string& text) const {
   return pieces;
 }
 
+void NextRun::set_budgets(const std::string& text) {
+  if (!text.empty()) budgets_of_text(text, "budgets");
+  parameters_.budgets = text;
+  revision_.rise();
+}
+
+std::vector<std::int32_t> NextRun::budgets() const {
+  if (parameters_.budgets.empty() || !takes_budgets(parameters_.policy)) return {};
+  return budgets_of_text(parameters_.budgets, "budgets");
+}
+
 int NextRun::n_positions() const { return prompt_tokens_ < 0 ? 0 : prompt_tokens_ + parameters_.max_tokens; }
 
 RunRequest NextRun::request() const {
@@ -210,6 +222,7 @@ RunRequest NextRun::request() const {
   }
   request.stop = parameters_.stop;
   request.policy = parameters_.policy;
+  request.budgets = budgets();
   request.max_tokens = parameters_.max_tokens;
   request.sampling = parameters_.sampling;
   request.output_error = parameters_.output_error && why_not_measurable(request.policy).empty();

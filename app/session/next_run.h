@@ -27,6 +27,7 @@ struct RunSettings {
   bool output_error = false;      // measured when the last token is there, by a pass over all of them
   Conversation chat;              // before `prompt`, the user's next turn; used unless raw
   std::vector<std::string> stop;  // texts before which an answer ends
+  std::string budgets;            // of each head, as budgets_of_text() reads them; empty: the policy's
 };
 struct Parameters : RunSettings {
   std::string prompt;
@@ -54,6 +55,10 @@ class NextRun {
   void set_chat(Conversation chat);
   /// Throws Error (usage) for what is no stop text, an empty one, say.
   void set_stop(std::vector<std::string> stop);
+  /// Budgets of heads, as budgets_of_text() reads them; empty: every head has the policy's. Throws Error (bad input).
+  void set_budgets(const std::string& text);
+  /// Those, where the policy is one that takes any; else empty.
+  std::vector<std::int32_t> budgets() const;
   /// The draft was sent: it is the conversation's last turn now, and whatever answered that before is gone.
   void sent();
   /// The assistant's answer to the last turn, or what is now known of it.

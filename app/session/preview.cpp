@@ -22,10 +22,11 @@ void Preview::wait() {
 }
 
 void Preview::request(std::shared_ptr<const RunRecord> run, const PolicySpec& policy,
-                      std::shared_ptr<const ScoresOfGates> gates) {
+                      std::shared_ptr<const ScoresOfGates> gates, std::vector<std::int32_t> budgets) {
   clear();
   policy_ = policy;
   gates_ = std::move(gates);
+  budgets_ = std::move(budgets);
   ask(std::move(run));
 }
 
@@ -36,8 +37,10 @@ void Preview::follow(std::shared_ptr<const RunRecord> run) {
 void Preview::ask(std::shared_ptr<const RunRecord> run) {
   pending_ = true;
   worker_.post_only(
-      [this, ticket = ticket_, run = std::move(run), policy = policy_, gates = gates_]() -> Worker::Finish {
-        auto preview = std::make_shared<const RunRecord>(what_if(*run, policy, gates ? *gates : ScoresOfGates()));
+      [this, ticket = ticket_, run = std::move(run), policy = policy_, gates = gates_,
+       budgets = budgets_]() -> Worker::Finish {
+        auto preview =
+            std::make_shared<const RunRecord>(what_if(*run, policy, gates ? *gates : ScoresOfGates(), budgets));
         return [this, ticket, preview] {
           if (ticket != ticket_) return;
           run_ = preview;

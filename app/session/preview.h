@@ -17,9 +17,9 @@ class Preview {
   /// `wake` is called from the worker's thread; `answered` by poll(), with a preview or a note to be seen.
   Preview(std::function<void()> wake, std::function<void()> answered);
 
-  /// `gates`: what scores the run's tokens where it recorded none that the policy reads; may be null.
+  /// `budgets`: as RunRequest has them. `gates`: what scores the run's tokens where it recorded none that the policy reads; may be null.
   void request(std::shared_ptr<const RunRecord> run, const PolicySpec& policy,
-               std::shared_ptr<const ScoresOfGates> gates = nullptr);
+               std::shared_ptr<const ScoresOfGates> gates = nullptr, std::vector<std::int32_t> budgets = {});
   /// Somebody else is asked first: as if the answer were on its way.
   void wait();
   /// The run of the preview has grown: asks again, and shows what there is until the answer comes. One question at a time,
@@ -40,6 +40,7 @@ class Preview {
   std::shared_ptr<const RunRecord> run_;
   PolicySpec policy_;
   std::shared_ptr<const ScoresOfGates> gates_;
+  std::vector<std::int32_t> budgets_;
   std::uint64_t revision_ = 0, ticket_ = 0;
   bool pending_ = false;
   std::string note_;

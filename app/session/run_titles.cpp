@@ -52,9 +52,9 @@ std::string policy_words(const RunRecord& run, const Differing& differing) {
   if (const std::string gate = gate_of(run); !gate.empty()) text += " (" + gate + ")";
   const PolicyInfo* info = find_policy(policy.name);
   // Which heads are global no parameter says where a directory does: two choices differ in their number at least.
-  if (info != nullptr && !run.local_heads.empty() && policy_of(policy).reads_heads(policy))
-    text += ", " + std::to_string(std::ranges::count(run.local_heads, 0)) + " of " +
-            std::to_string(run.local_heads.size()) + " heads global";
+  if (const auto local = run.local_heads(); info != nullptr && !local.empty() && policy_of(policy).reads_heads(policy))
+    text +=
+        ", " + std::to_string(std::ranges::count(local, 0)) + " of " + std::to_string(local.size()) + " heads global";
   const auto differs = differing.find(policy.name);
   for (const ParameterInfo& parameter : info ? info->parameters : std::span<const ParameterInfo>()) {
     const auto it = policy.values.find(parameter.name);

@@ -68,6 +68,8 @@ class Session {
   void clamp_selection();
 
   /// Whether that model's folder is on this machine: looked for when another one is asked about or opened, not in each frame.
+  /// NextRun::set_budgets(), and the preview under them.
+  void set_budgets(const std::string& text);
   bool has_model_folder(const std::string& path) const;
   /// Where that model lies on this machine: where its trace says, else the known model of its name. Empty: it is not found.
   std::string folder_of(const ModelInfo& model) const;

@@ -101,7 +101,8 @@ json parameters_json(const Parameters& parameters) {
           {"output_error", parameters.output_error},
           {"sampling", protocol::to_json(parameters.sampling)},
           {"chat", to_json(parameters.chat)},
-          {"stop", parameters.stop}};
+          {"stop", parameters.stop},
+          {"budgets", parameters.budgets}};
 }
 
 }  // namespace

@@ -32,8 +32,16 @@ PolicySpec Session::policy_on_model(const PolicySpec& asked) const {
   return a() ? policy_after(asked, a()->run->policy) : asked;
 }
 
+void Session::set_budgets(const std::string& text) {
+  next_run_.set_budgets(text);
+  request_preview();
+}
+
 bool Session::is_measured_by(const RunRecord& run, const PolicySpec& policy) const {
   if (run.policy != policy) return false;
+  const std::vector<std::int32_t> given = next_run_.budgets();
+  const bool divides = policy.has("allocation") && policy.value("allocation") != 0;
+  if (!divides && run.budgets() != given) return false;
   const std::string of_run = gate_of(run), now = gate_name_for(run);
   return of_run.empty() || now.empty() || of_run == now;
 }
@@ -44,9 +52,9 @@ bool Session::has_parameters_policy(const RunRecord& run) const {
   if (!is_measured_by(run, policy)) return false;
   const auto local_heads = policy_of(policy).local_heads;
   const GateFacts* gate = used_gate();
-  if (local_heads == nullptr || run.local_heads.empty() || !gate || gate->alpha.empty()) return true;
+  if (local_heads == nullptr || run.local_heads().empty() || !gate || gate->alpha.empty()) return true;
   try {  // another head directory makes it another policy
-    return local_heads(policy, {run.model.n_layers, run.model.n_kv_heads, gate->alpha}) == run.local_heads;
+    return local_heads(policy, {run.model.n_layers, run.model.n_kv_heads, gate->alpha}) == run.local_heads();
   } catch (const std::invalid_argument&) {  // of another model
     return true;
   }
@@ -73,10 +81,10 @@ void Session::request_preview() {
   if (second && is_measured_by(*second->run, policy)) return;  // no need to guess
   const GateOfModel* scorer = engine_.gates().scorer(policy_of(policy).info.gates);
   if (!lacks_scores(*first->run, policy, scorer ? scorer->kind : "", gate_name_for(*first->run)))
-    return preview_.request(first->run, policy);
+    return preview_.request(first->run, policy, nullptr, next_run_.budgets());
   auto gates = gate_probe_.look(first->run);
   if (gate_probe_.pending()) return preview_.wait();
-  preview_.request(first->run, policy, std::move(gates));
+  preview_.request(first->run, policy, std::move(gates), next_run_.budgets());
 }
 
 void Session::put_back_preview() {

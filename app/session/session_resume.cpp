@@ -20,7 +20,8 @@ RunRequest rest_of(const RunRequest& begun, const RunRecord& cut) {
   for (const PolicyChange& change : begun.changes) {
     if (change.q > cut.n_tokens()) rest.changes.push_back(change);
   }
-  rest.thresholds = cut.thresholds;
+  rest.thresholds = cut.thresholds();
+  if (rest.budgets.empty()) rest.budgets = cut.budgets_to_repeat();
   if (!begun.draws() || cut.n_tokens() == cut.prompt_len) return rest;
   rest.answer_ids.emplace(cut.ids.begin() + cut.prompt_len, cut.ids.end());
   rest.draw_on = true;

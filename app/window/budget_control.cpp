@@ -135,6 +135,23 @@ void draw_budget_of_a(Panel& panel, const PolicySpec& policy) {
   tooltip(panel, "Use A's budget, to compare the policies at the same size");
 }
 
+// Budgets of heads that the user gave, and the way back to one.
+void draw_given_budgets(Panel& panel) {
+  if (panel.session.parameters().budgets.empty()) return;
+  const std::vector<std::int32_t> given = panel.session.next_run().budgets();
+  std::string text = "Budgets of heads are given, but this policy has none.";
+  if (!given.empty()) {
+    const auto [least, most] = std::ranges::minmax(given);
+    text =
+        "Budgets of heads: " + std::to_string(least) + " to " + std::to_string(most) + " tokens, instead of this one.";
+  }
+  const views::FontScope small(panel.theme().fonts.small);
+  wrapped_text_in(given.empty() ? panel.theme().palette.warn : panel.theme().palette.muted, text);
+  panel.services.items->add_text("policy.budgets", views::last_item(), text);
+  if (ImGui::SmallButton("Use one budget")) panel.run("policy.one_budget");
+  panel.item("policy.one_budget");
+}
+
 // What the slider was moved to, rounded to whole per cent or a tenth. What is too little for the run is raised, and said to
 // be: an end that followed the run's length would move the knob while the prompt is typed.
 std::optional<double> budget_slider(Panel& panel, const PolicySpec& policy) {
@@ -179,8 +196,9 @@ void draw_budget(Panel& panel) {
 
   const std::optional<double> chosen = budget_slider(panel, policy);
   if (chosen) panel.run("policy.set", {{"budget", *chosen}});
+  draw_given_budgets(panel);
   draw_budget_of_a(panel, policy);
-  draw_budget_words(panel, policy);
+  if (panel.session.next_run().budgets().empty()) draw_budget_words(panel, policy);
 }
 
 }  // namespace kvscope::app

@@ -79,6 +79,7 @@ std::string title_of(const std::string& name) {
   if (name == "max_tokens") return "answer length";
   if (name == "raw") return "chat";
   if (name == "output_error") return "output error measurement";
+  if (name == "budgets") return "budgets of heads";
   if (name == "dark") return "theme";
   if (name == "colours") return "map colours";
   if (name == "zoom") return "size";

@@ -66,6 +66,7 @@ void visit_fields(T& s, Visit&& visit) {
   visit("max_tokens", s.max_tokens, FieldRange{0, kMaxPositions});
   visit("output_error", s.output_error, AnyValue{});
   visit("stop", s.stop, AnyValue{});
+  visit("budgets", s.budgets, AnyValue{});
   visit("conversation", s.chat, AnyValue{});
 }
 

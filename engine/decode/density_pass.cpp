@@ -46,7 +46,8 @@ std::vector<float> density_thresholds(const LoadedModel& model, const RunRequest
   if (!solves || !request.thresholds.empty()) return request.thresholds;
   // A policy that stands for the scorer and heads alone: what the thresholds are does not matter to these.
   const FirstPass none{.future = nullptr,
-                       .thresholds = std::vector<float>(static_cast<std::size_t>(config.n_layers * config.n_kv_heads))};
+                       .thresholds = std::vector<float>(static_cast<std::size_t>(config.n_layers * config.n_kv_heads)),
+                       .budgets = {}};
   const ActivePolicy policy(request.policy, n_positions, model, request.chunk, none);
   const int n_tokens = static_cast<int>(prompt.size());
   const TokenScorer* const scorers[] = {policy.scorer()};
@@ -64,6 +65,18 @@ std::vector<float> density_thresholds(const LoadedModel& model, const RunRequest
     thresholds = std::move(next);
   }
   return nearest;
+}
+
+std::vector<std::int32_t> head_budgets(const LoadedModel& model, const RunRequest& request,
+                                       std::span<const std::int32_t> prompt, int n_positions, const Hooks& hooks) {
+  const PolicySpec spec = ActivePolicy::resolved(request.policy, model);
+  const RetentionPlan plan = policy_of(spec).plan(spec, spec.geometry(n_positions));
+  if (!request.budgets.empty() || !plan.allocation.by_score() || plan.source != ScoreSource::gate)
+    return request.budgets;
+  const ActivePolicy policy(request.policy, n_positions, model, request.chunk);
+  const TokenScorer* const scorers[] = {policy.scorer()};
+  return policy.solved_budgets(dense_scores(model, scorers, prompt, "budgets", hooks).front(),
+                               static_cast<int>(prompt.size()));
 }
 
 }  // namespace kvscope::engine

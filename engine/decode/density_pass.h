@@ -15,7 +15,7 @@ namespace kvscope::engine {
 /// Passes the prompt through the model under these thresholds, and tells what happened.
 using ReadPrompt = std::function<StepFacts(const std::vector<float>& thresholds)>;
 
-/// RetentionPlan::thresholds of the request's policy; empty of a policy without a density. A text that is read from its
+/// The thresholds of the request's policy; empty of a policy without a density. A text that is read from its
 /// first token on is a prompt. The first are solved on the scores that the prompt has under a full cache. Under the policy
 /// other scores come of it, in the layers above whatever was evicted: so the prompt is read under them, and they are solved
 /// again on the run's own scores, until the share that it keeps is within half a percentage point of the density, four
@@ -30,5 +30,10 @@ using ReadPrompt = std::function<StepFacts(const std::vector<float>& thresholds)
 std::vector<float> density_thresholds(const LoadedModel& model, const RunRequest& request,
                                       std::span<const std::int32_t> prompt, int n_positions, const Hooks& hooks,
                                       const ReadPrompt& read);
+
+/// The budgets of heads under a policy that divides its budget by a gate's scores (AdaKV): solve_places() on the scores that
+/// the prompt has under a full cache, one pass. The request's own where it brings any; empty for any other policy.
+std::vector<std::int32_t> head_budgets(const LoadedModel& model, const RunRequest& request,
+                                       std::span<const std::int32_t> prompt, int n_positions, const Hooks& hooks);
 
 }  // namespace kvscope::engine

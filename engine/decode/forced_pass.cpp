@@ -20,7 +20,7 @@ namespace {
 bool reads_all_alike(const LoadedModel& model, const ScoreRequest& request) {
   const PolicySpec policy = ActivePolicy::resolved(request.policy, model);
   const RetentionPlan plan = policy_of(policy).plan(policy, {.top_k = 1});
-  if (plan.density > 0) return false;  // solved on the prompt, which must be one then
+  if (plan.density > 0 || plan.allocation.by_score()) return false;  // solved on the prompt, which must be one then
   return plan.follows_from_scores() && !plan.dense_prefill && plan.selection.tokens == 0 && request.changes.empty();
 }
 
@@ -59,6 +59,7 @@ RunRequest forced_request(const LoadedModel& model, const ScoreRequest& request)
   run.stop_at_eos = false;
   run.changes = request.changes;
   run.thresholds = request.thresholds;
+  run.budgets = request.budgets;
   if (request.prompt_len == 0) {
     run.chunk = request.chunk;
     run.chunk = chunk_of_run(model, run);
@@ -101,7 +102,7 @@ ScoreFacts forced_pass(const LoadedModel& model, const ScoreRequest& request, co
   end_run(record, ended);
   out.dense = hides_nothing(record);
   out.policy = record.policy;
-  out.thresholds = record.thresholds;
+  out.thresholds = record.thresholds();
   out.nll = mean_nll(record.logprobs);
   out.density = head_metric(record, Metric::density, record.queries() - 1).values;
   if (request.oracle) {

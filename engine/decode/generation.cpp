@@ -129,12 +129,13 @@ Generation::Generation(const LoadedModel& model, const RunRequest& asked, const 
   const int n_positions = static_cast<int>(std::min<std::int64_t>(wanted, model.config().max_positions));
   if (request.answer_ids) check_answer(model, *request.answer_ids, n_positions - static_cast<int>(ids.size()));
   const auto read_prompt = [&](const std::vector<float>& thresholds) {
-    const FirstPass first{.future = nullptr, .thresholds = thresholds};
+    const FirstPass first{.future = nullptr, .thresholds = thresholds, .budgets = {}};
     Generation run(std::make_unique<Impl>(model, request, ids, n_positions, first));
     return run.prefill(hooks, {.logprobs = false});
   };
   FirstPass first{.future = oracle_scorer(model, request, ids, n_positions, hooks),
-                  .thresholds = density_thresholds(model, request, ids, n_positions, hooks, read_prompt)};
+                  .thresholds = density_thresholds(model, request, ids, n_positions, hooks, read_prompt),
+                  .budgets = head_budgets(model, request, ids, n_positions, hooks)};
   impl_ = std::make_unique<Impl>(model, request, std::move(ids), n_positions, std::move(first));
   impl_->check_chunk();
 }
@@ -302,9 +303,7 @@ ScorerInfo Generation::scorer_info() const {
           .text = scorer->description(),
           .gate = scorer->name()};
 }
-const std::vector<std::uint8_t>& Generation::local_heads() const { return impl_->state.policy.plan().local_heads; }
-const std::vector<float>& Generation::thresholds() const { return impl_->state.policy.plan().thresholds; }
-const std::vector<float>& Generation::log_gamma() const { return impl_->state.policy.plan().log_gamma; }
+const HeadRules& Generation::heads() const { return impl_->state.policy.plan().heads; }
 const RunTimings& Generation::timings() const { return impl_->timings; }
 std::int64_t Generation::cache_bytes() const { return impl_->state.cache.bytes(); }
 const SlotCache& Generation::cache() const { return impl_->state.cache; }

@@ -88,9 +88,8 @@ class Generation {
   /// What gives this run's scores; without text if nothing does.
   ScorerInfo scorer_info() const;
   /// As RunRecord has them.
-  const std::vector<std::uint8_t>& local_heads() const;
-  const std::vector<float>& log_gamma() const;
-  const std::vector<float>& thresholds() const;
+  /// As RunRecord has them.
+  const HeadRules& heads() const;
   const RunTimings& timings() const;
   /// Bytes of keys and values in the pages of the cache.
   std::int64_t cache_bytes() const;

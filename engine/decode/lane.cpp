@@ -21,27 +21,33 @@ void note_decision(const kernels::RetainDecision& decision, int layer, int head,
                             .evicted = decision.evicted});
 }
 
+/// A number for each head, on the device.
+template <typename T, typename Value>
+at::Tensor of_heads(const SequenceState& sequence, const Value& value) {
+  const ModelConfig& config = sequence.model.config();
+  std::vector<T> values;
+  for (int head = 0; head < config.n_layers * config.n_kv_heads; ++head) values.push_back(value(head));
+  return at::tensor(at::ArrayRef<T>(values))
+      .to(sequence.model.weights().device)
+      .view({config.n_layers, config.n_kv_heads});
+}
+
 }  // namespace
 
 void Lane::prepare() {
   sequence_->cache.reserve_next();
   const ActivePolicy& policy = sequence_->policy;
   if (policy_version_ == policy.version()) return;
-  const ModelConfig& config = sequence_->model.config();
-  const auto floats = at::TensorOptions().device(sequence_->model.weights().device).dtype(at::kFloat);
-  const auto log_gamma = static_cast<float>(policy.geometry().log_gamma);
-  log_gamma_ = log_gamma != 0 ? at::full({config.n_layers, config.n_kv_heads}, log_gamma, floats) : at::Tensor();
-  if (const std::vector<float>& learned = policy.plan().log_gamma; !learned.empty()) {
-    log_gamma_ =
-        at::tensor(at::ArrayRef<float>(learned)).to(floats.device()).view({config.n_layers, config.n_kv_heads});
-  }
-  head_threshold_ = at::Tensor();
-  if (policy.has_head_thresholds()) {
-    std::vector<float> thresholds;
-    for (int i = 0; i < config.n_layers * config.n_kv_heads; ++i) thresholds.push_back(policy.threshold(i));
-    head_threshold_ =
-        at::tensor(at::ArrayRef<float>(thresholds)).to(floats.device()).view({config.n_layers, config.n_kv_heads});
-  }
+  const RetentionPlan& plan = policy.plan();
+  const auto decay = [&](int head) { return static_cast<float>(plan.of_head(policy.geometry(), head).log_gamma); };
+  const auto top_k = [&](int head) { return plan.of_head(policy.geometry(), head).top_k; };
+  const auto threshold = [&](int head) { return policy.threshold(head); };
+  log_gamma_ = head_threshold_ = head_top_k_ = at::Tensor();
+  const bool decays = policy.geometry().log_gamma != 0 ||
+                      std::ranges::any_of(plan.heads, [](const HeadRule& head) { return head.log_gamma != 0; });
+  if (decays) log_gamma_ = of_heads<float>(*sequence_, decay);
+  if (policy.has_head_thresholds()) head_threshold_ = of_heads<float>(*sequence_, threshold);
+  if (plan.has_fixed_budget() && policy.divides_budget()) head_top_k_ = of_heads<std::int32_t>(*sequence_, top_k);
   policy_version_ = policy.version();
 }
 
@@ -97,6 +103,7 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
                                             .decay_stride = geometry.decay_stride},
                                  .decision = out.decisions + index * config.n_kv_heads};
   if (log_gamma_.defined()) args.policy.log_gamma = log_gamma_[index].data_ptr<float>();
+  if (head_top_k_.defined()) args.policy.head_top_k = head_top_k_[index].data_ptr<std::int32_t>();
   if (head_threshold_.defined()) args.policy.head_threshold = head_threshold_[index].data_ptr<float>();
   args.score =
       out.scores + index * config.n_kv_heads;  // zeros where nobody writes them, which a hybrid's thresholds tell apart

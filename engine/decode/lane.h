@@ -32,8 +32,9 @@ class Lane {
  private:
   SequenceState* sequence_;
   int policy_version_ = -1;
-  at::Tensor log_gamma_;       // [n_kv_heads] float32, undefined without decay
-  at::Tensor head_threshold_;  // [n_layers, n_kv_heads] float32, undefined unless heads differ
+  // Of each head, [n_layers, n_kv_heads]; undefined where all are alike.
+  at::Tensor log_gamma_, head_threshold_;  // float32
+  at::Tensor head_top_k_;                  // int32
 };
 
 }  // namespace kvscope::engine

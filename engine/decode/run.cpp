@@ -202,9 +202,7 @@ RunStarted started_facts(const Generation& run) {
           .policy = run.request().policy,
           .scorer = run.scorer_info(),
           .oracle = run.request().oracle_spec,
-          .local_heads = run.local_heads(),
-          .log_gamma = run.log_gamma(),
-          .thresholds = run.thresholds()};
+          .heads = run.heads()};
 }
 
 RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink) {

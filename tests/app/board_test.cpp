@@ -169,7 +169,7 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
     CHECK(b.status == RunStatus::complete);
     CHECK(b.ids == a->ids);
     CHECK(b.policy.name == "hybrid");
-    CHECK(b.local_heads == views::local_heads_of(session.selection().board.global, model.n_layers, model.n_kv_heads));
+    CHECK(b.local_heads() == views::local_heads_of(session.selection().board.global, model.n_layers, model.n_kv_heads));
     CHECK(session.a()->run == a);
     CHECK(session.parameters().policy.name == "hybrid");
     return session.b()->run;
@@ -187,7 +187,7 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
   CHECK(kept(0, 1) == 44);
   CHECK(session.has_parameters_policy(*first));
   const auto other = measure("0.1");
-  CHECK(other->local_heads != first->local_heads);
+  CHECK(other->local_heads() != first->local_heads());
   CHECK(session.has_parameters_policy(*other));
   const auto third = measure("0.1 1.0");  // as many heads as the first, and others
   CHECK(session.has_parameters_policy(*third));
@@ -215,7 +215,7 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
   next.commands.execute("board.set", {{"heads", "1.0-1"}});
   next.commands.execute("board.measure");
   next.wait([&] { return next.session.b() && !next.session.run_in_progress(); });
-  CHECK(next.session.b()->run->local_heads ==
+  CHECK(next.session.b()->run->local_heads() ==
         views::local_heads_of({{1, 0}, {1, 1}}, model.n_layers, model.n_kv_heads));
 }
 

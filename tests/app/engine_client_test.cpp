@@ -75,7 +75,7 @@ TEST_CASE("An engine greets, serves requests by id and quits with its client") {
   {
     EngineClient client({.command = fake()});
     pid = client.pid();
-    CHECK(wait_for(client, "hello")["version"] == 1);
+    CHECK(wait_for(client, "hello")["version"] == protocol::kVersion);
     const int id = client.request(protocol::LoadRequest{.model = "m"});
     const json done = wait_for(client, "done");
     CHECK(done["id"] == id);

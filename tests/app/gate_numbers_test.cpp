@@ -86,7 +86,7 @@ TEST_CASE("a density is solved on the prompt, and run, inspect, score and compar
   REQUIRE(first["thresholds"].size() == 24);
   CHECK_THAT(ran.err, Catch::Contains(first["density"].get<std::string>()));
   CHECK(first["policy"] == "threshold:density=0.3,strict=0,sinks=4,window=64" + kRest);
-  CHECK(load_trace(trace, 0).thresholds[0] == first["thresholds"][0].get<float>());
+  CHECK(load_trace(trace, 0).thresholds()[0] == first["thresholds"][0].get<float>());
 
   const json scored = json_of({"score", model, "--text-file", kText, "--policy", policy, "--no-dense"});
   CHECK(scored["density"].get<double>() == Approx(0.3).margin(0.01));

@@ -42,7 +42,7 @@ TEST_CASE("A run's title has the parameters in which the runs of its policy diff
 TEST_CASE("A hybrid's title has how many of its heads are global, which no parameter says") {
   RunRecord few = run_under("full"), many = few;
   few.policy = many.policy = PolicySpec::parse("hybrid:heads=d");
-  few.local_heads = {0, 1, 1, 1, 1, 0}, many.local_heads = {0, 0, 0, 1, 1, 0};
+  test::make_local(few, {0, 1, 1, 1, 1, 0}), test::make_local(many, {0, 0, 0, 1, 1, 0});
   CHECK_THAT(title_of({entry_of(1, few), entry_of(2, many)}, 1), Catch::Contains(", 2 of 6 heads global"));
   CHECK_THAT(title_of({entry_of(1, few), entry_of(2, many)}, 2), Catch::Contains(", 4 of 6 heads global"));
 }

@@ -92,14 +92,15 @@ TEST_CASE("comparison_table: two hybrids of as many heads differ in which heads 
   CHECK_FALSE(has(comparison_table(a, b, 100).asked, "global heads"));
   const std::size_t n = static_cast<std::size_t>(a.model.n_layers) * a.model.n_kv_heads;
   REQUIRE(n >= 4);
-  a.local_heads.assign(n, 1), b.local_heads.assign(n, 1);
-  a.local_heads[0] = a.local_heads[1] = b.local_heads[1] = b.local_heads[3] = 0;
+  std::vector<std::uint8_t> local_a(n, 1), local_b(n, 1);
+  local_a[0] = local_a[1] = local_b[1] = local_b[3] = 0;
+  test::make_local(a, local_a), test::make_local(b, local_b);
   const ComparisonTable table = comparison_table(a, b, 100);
   CHECK(row(table.asked, "global heads").a == "2 of " + std::to_string(n));
   CHECK(row(table.asked, "global heads").b == "2 of " + std::to_string(n) + ", 1 shared with A");
-  b.local_heads = a.local_heads;
+  b.heads = a.heads;
   CHECK_FALSE(row(comparison_table(a, b, 100).asked, "global heads").differs());
-  b.local_heads.clear();
+  b.heads.clear();
   CHECK(row(comparison_table(a, b, 100).asked, "global heads").b == "–");
 }
 

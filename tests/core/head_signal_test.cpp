@@ -65,7 +65,7 @@ TEST_CASE("each head's threshold keeps its share of the tokens between sinks and
 TEST_CASE("heads that a hybrid kept local have the density that the gate would give them", "[core][hybrid]") {
   RunRecord run = test::random_run(5, {.policy = "threshold:threshold=0.2,sinks=3,window=20", .oracle = false});
   const HeadValues before = admitted_density(run, run.policy);
-  run.local_heads = {1, 0, 0, 1, 1, 0};  // what was kept is of no matter: the scores are there
+  test::make_local(run, {1, 0, 0, 1, 1, 0});  // what was kept is of no matter: the scores are there
   for (int head : {0, 3, 4}) {
     auto& row = run.evict_at.row(head / 3, head % 3);
     for (std::size_t t = 3; t < row.size(); ++t) row[t] = static_cast<std::int32_t>(t) + 20;

@@ -111,14 +111,14 @@ TEST_CASE("heads: every strategy has a coverage, and C and D take as many heads 
 TEST_CASE("heads: runs of one hybrid give back the heads that they ran with, unless others are asked for",
           "[core][heads]") {
   RunRecord run = run_that_retains({1, 5, 2, 5, 0, 2});
-  run.local_heads = {1, 1, 0, 1, 1, 1};
+  make_local(run, {1, 1, 0, 1, 1, 1});
   const HeadSelection own = choose_heads({&run}, {});
   CHECK(own.rule == "run");
   CHECK(own.full == std::vector<float>{0, 0, 1, 0, 0, 0});
   CHECK(own.coverage == Approx(2.0 / 15));
   CHECK(choose_heads({&run}, {.count = 1}).full == std::vector<float>{0, 1, 0, 0, 0, 0});
   RunRecord other = run;
-  other.local_heads = {0, 1, 1, 1, 1, 1};
+  make_local(other, {0, 1, 1, 1, 1, 1});
   CHECK(choose_heads({&run, &other}, {}).rule == "d");
 }
 

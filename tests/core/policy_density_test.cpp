@@ -130,7 +130,8 @@ TEST_CASE("density: local heads count nowhere", "[core][density]") {
   std::mt19937_64 random(12);
   const HeadSeries<float> scores = random_scores(60, 400, random);
   RetentionPlan plan = plan_of("sp-kv:density=25%,sinks=4,window=16");
-  plan.local_heads = {1, 0, 1, 1, 1, 1};
+  plan.heads.assign(6, {.locality = Locality::policy});
+  plan.heads[1].locality = Locality::global;
   const RetentionGeometry geometry{.n_sink = 4, .window = 16};
   std::vector<float> judged(scores.row(0, 1).begin() + 4, scores.row(0, 1).begin() + 44);
   CHECK(solve_density(plan, geometry, scores, 60, 0) == std::vector<float>(6, solve_threshold(judged, 0.25, false)));
@@ -205,18 +206,18 @@ TEST_CASE("density: a preview solves it on the recorded scores of the prompt", "
   const PolicySpec spec = preview.policy;
   const RetentionGeometry geometry = spec.geometry(run.n_positions);
   const RetentionPlan plan = policy_of(spec).plan(spec, geometry);
-  REQUIRE(preview.thresholds == solve_density(plan, geometry, run.scores, run.prompt_len, 0));
+  REQUIRE(preview.thresholds() == solve_density(plan, geometry, run.scores, run.prompt_len, 0));
   for (int head = 0; head < 6; ++head) {
     const auto& scores = run.scores.row(head / 3, head % 3);
     const auto& evict_at = preview.evict_at.row(head / 3, head % 3);
     for (int t = geometry.n_sink; t < run.queries() - 16; ++t)
-      REQUIRE(evict_at[t] == (scores[t] >= preview.thresholds[head] ? kNever : t + 16));
+      REQUIRE(evict_at[t] == (scores[t] >= preview.thresholds()[head] ? kNever : t + 16));
   }
   // What a run found stands, whatever its scores say.
   RunRecord found = preview;
-  found.thresholds.assign(6, 0.125f);
-  CHECK(what_if(found, PolicySpec::parse(text)).thresholds == found.thresholds);
-  CHECK(what_if(found, PolicySpec::parse("threshold:density=31%,window=16")).thresholds != found.thresholds);
-  CHECK(what_if(found, PolicySpec::parse("threshold:threshold=0.2,window=16")).thresholds.empty());
+  set_heads(found, &HeadRule::threshold, std::vector<float>(6, 0.125f));
+  CHECK(what_if(found, PolicySpec::parse(text)).thresholds() == found.thresholds());
+  CHECK(what_if(found, PolicySpec::parse("threshold:density=31%,window=16")).thresholds() != found.thresholds());
+  CHECK(what_if(found, PolicySpec::parse("threshold:threshold=0.2,window=16")).thresholds().empty());
   CHECK(found.plan(1, 2).threshold == 0.125f);
 }

@@ -180,7 +180,9 @@ TEST_CASE("policy rules: duo's full heads are the share of greatest alpha, of eq
   const PolicySpec spec = PolicySpec::parse("duo:full=0.5,sinks=1,window=3");
   const RetentionGeometry geometry = spec.geometry(8);
   RetentionPlan plan = policy_of(spec).plan(spec, geometry);
-  plan.local_heads = local;
+  plan.heads.assign(local.size(), rule_of(geometry));
+  for (std::size_t i = 0; i < local.size(); ++i)
+    if (local[i] != 0) plan.heads[i].locality = Locality::policy;
   const auto of_head = [&](int head) {
     Lifetimes out(8);
     replay(*make_rule(plan, geometry, head), false, {}, geometry.n_sink, geometry.window, 8, out, nullptr);

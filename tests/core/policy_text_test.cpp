@@ -50,8 +50,9 @@ std::string random_text(std::mt19937_64& random) {
     std::snprintf(text, sizeof(text), whole ? "%.0f" : "%.17g", whole ? std::floor(value) : value);
     std::string pair = std::string(parameter.name) + "=" + text;
     if (info.has_budget && parameter.name == "budget" && random() % 3 > 0) {
-      std::snprintf(text, sizeof(text), "%.17g", random() % 2 == 0 ? 1 - unit() : 1 + 99 * unit());
-      pair = std::string(text).front() == '0' ? std::string("keep=") + text : std::string("compression=") + text + "x";
+      const bool keeps = random() % 2 == 0;
+      std::snprintf(text, sizeof(text), "%.17g", keeps ? 1 - unit() : 1 + 99 * unit());
+      pair = keeps ? std::string("keep=") + text : std::string("compression=") + text + "x";
     }
     pairs.push_back(pair);
   }
@@ -149,7 +150,8 @@ TEST_CASE("policy: decay=learned is a word, and each head's own number", "[core]
     running_top_k(scores, {2, 16, 14, log_gamma[static_cast<std::size_t>(2 * layer + 1)], 1}, 120, expected);
     CHECK(evict_at == expected);
   }
-  CHECK_THROWS_WITH(policy_lifetimes(spec, 120, scores, 120, evict_at), Contains("no decay of each head was recorded"));
+  CHECK_THROWS_WITH(policy_lifetimes(spec, 120, scores, 120, evict_at),
+                    Contains("decay: learned, but the gate has no log_gamma"));
 }
 
 TEST_CASE("policy: a default PolicySpec is the full cache", "[core][policy]") {

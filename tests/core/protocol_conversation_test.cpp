@@ -64,8 +64,7 @@ std::vector<json> conversation(const RunRecord& run) {
                                                 .policy = run.policy,
                                                 .scorer = run.scorer,
                                                 .oracle = {},
-                                                .log_gamma = run.log_gamma,
-                                                .thresholds = run.thresholds},
+                                                .heads = run.heads},
                                      kId));
   events.push_back(protocol::progress(kId, "prefill", 0, run.prompt_len));
   events.push_back(protocol::to_json(facts_of(run, 0, run.prompt_len), kId));
@@ -136,8 +135,12 @@ TEST_CASE("conversation: a run told through a pipe is the same run", "[core][pro
                                       "kvpop:budget=50,window=16,decay=0.999,stride=2");
   const bool fed = GENERATE(true, false);
   RunRecord run = random_run(21, {.policy = policy, .output_error = fed, .last_token_fed = fed});
-  if (fed) run.log_gamma = {-0.5f, 0, -0.25f, -1e-6f, 0, -2};
-  if (fed) run.thresholds = {0.5f, 0, -0.25f, 1e-6f, 0, 2};
+  if (fed) {
+    test::set_heads(run, &HeadRule::log_gamma, std::vector<float>{-0.5f, 0, -0.25f, -1e-6f, 0, -2});
+    test::set_heads(run, &HeadRule::threshold, std::vector<float>{0.5f, 0, -0.25f, 1e-6f, 0, 2});
+    test::set_heads(run, &HeadRule::locality,
+                    std::vector<Locality>{Locality::global, Locality::policy, Locality::model, {}, {}, {}});
+  }
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   std::thread engine([&] {
@@ -219,10 +222,19 @@ TEST_CASE("apply_event: a start that does not fit is refused", "[core][protocol]
   CHECK_THAT(refusal(fresh, with(started, "ids", i32({1, 2, -1}))), Contains("-1"));
   CHECK_THAT(refusal(fresh, with(started, "ids", json::binary({1, 2, 3}))),
              Contains("3 bytes") && Contains("multiple of 4"));
-  CHECK_THAT(refusal(fresh, with(started, "log_gamma", f32({0, -1}))), Contains("log_gamma: 2 heads; expected 6"));
-  CHECK_THAT(refusal(fresh, with(started, "log_gamma", f32({0, 0, 0, 0.5f, 0, 0}))), Contains("0 or less"));
-  CHECK_THAT(refusal(fresh, with(started, "thresholds", f32({0, 1}))), Contains("thresholds: 2 heads; expected 6"));
-  CHECK_THAT(refusal(fresh, with(started, "thresholds", f32({0, 0, 0, NAN, 0, 0}))), Contains("NaN"));
+  const auto heads = [](int n, const char* field, const json& column) {
+    json object = protocol::to_json(HeadRules(static_cast<std::size_t>(n)));
+    if (*field != 0) object[field] = column;
+    return object;
+  };
+  CHECK_THAT(refusal(fresh, with(started, "heads", heads(2, "", {}))), Contains("heads: 2 heads; expected 6"));
+  CHECK_THAT(refusal(fresh, with(started, "heads", heads(6, "log_gamma", f32({0, 0, 0, 0.5f, 0, 0})))),
+             Contains("log_gamma: 0.5"));
+  CHECK_THAT(refusal(fresh, with(started, "heads", heads(6, "threshold", f32({0, 1})))),
+             Contains("2 numbers of threshold; expected 6"));
+  CHECK_THAT(refusal(fresh, with(started, "heads", heads(6, "threshold", f32({0, 0, 0, NAN, 0, 0})))), Contains("nan"));
+  CHECK_THAT(refusal(fresh, with(started, "heads", heads(6, "locality", i32({0, 0, 256, 0, 0, 0})))),
+             Contains("locality 256; expected 0, 1 or 2"));
   CHECK_THAT(refusal(fresh, with(started, "policy", "kvpopp")), Contains("kvpopp"));
   CHECK_THAT(refusal(fresh, with(started, "policy", "kvpop:keep=50%")), Contains("sinks 4 + window 64"));
   const auto pieces = [&](std::vector<std::int32_t> offsets) {

@@ -62,20 +62,27 @@ TEST_CASE("run rules: pages that were read are counted from 0, rise, and come in
 }
 
 TEST_CASE("run rules: what there is one of for each head is there for every head, and in its range", "[core][record]") {
-  CHECK(refusal([](RunRecord& run) { run.local_heads = {0, 1, 0, 1, 1, 0}; }) == "no error");
+  CHECK(refusal([](RunRecord& run) { make_local(run, {0, 1, 0, 1, 1, 0}); }) == "no error");
+  CHECK_THAT(refusal([](RunRecord& run) { run.heads.resize(3); }), Contains("heads: 3 heads; expected 6, or none"));
   CHECK_THAT(refusal([](RunRecord& run) {
-               run.local_heads = {0, 1, 0};
+               make_local(run, {0, 0, 0, 0, 0, 0});
+               run.heads[2].locality = static_cast<Locality>(3);
              }),
-             Contains("local_heads: 3 heads; expected 6"));
-  CHECK_THAT(refusal([](RunRecord& run) { run.local_heads = {0, 1, 2, 0, 0, 0}; }),
-             Contains("local_heads: 2; expected"));
-  CHECK(refusal([](RunRecord& run) { run.log_gamma.assign(6, -0.5f); }) == "no error");
-  CHECK_THAT(refusal([](RunRecord& run) { run.log_gamma.assign(5, 0); }), Contains("log_gamma: 5 heads; expected 6"));
+             Contains("locality: 3; expected 0 to 2"));
+  CHECK(refusal([](RunRecord& run) { set_heads(run, &HeadRule::log_gamma, std::vector<float>(6, -0.5f)); }) ==
+        "no error");
   for (const float bad : {0.1f, kNaN, -kInf}) {
-    CHECK_THAT(refusal([&](RunRecord& run) { run.log_gamma.assign(6, bad); }), Contains("log_gamma: "));
+    CHECK_THAT(refusal([&](RunRecord& run) { set_heads(run, &HeadRule::log_gamma, std::vector<float>(6, bad)); }),
+               Contains("log_gamma: "));
   }
-  CHECK_THAT(refusal([](RunRecord& run) { run.thresholds.assign(7, 0); }), Contains("thresholds: 7 heads; expected 6"));
-  CHECK_THAT(refusal([](RunRecord& run) { run.thresholds.assign(6, kNaN); }), Contains("thresholds: NaN"));
+  for (const auto field : {&HeadRule::n_sink, &HeadRule::window, &HeadRule::top_k}) {
+    CHECK_THAT(refusal([&](RunRecord& run) { set_heads(run, field, std::vector<std::int32_t>(6, -1)); }),
+               Contains("-1; expected 0 to"));
+  }
+  CHECK(refusal([](RunRecord& run) { set_heads(run, &HeadRule::threshold, std::vector<float>(6, kInf)); }) ==
+        "no error");
+  CHECK_THAT(refusal([](RunRecord& run) { set_heads(run, &HeadRule::threshold, std::vector<float>(6, kNaN)); }),
+             Contains("threshold: nan"));
 }
 
 TEST_CASE("run rules: series of another number of layers or heads are refused before a row is looked at",

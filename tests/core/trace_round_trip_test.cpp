@@ -50,9 +50,12 @@ std::vector<RunRecord> all_kinds_of_runs() {
   RunRecord selective = random_run(8, {.page_reads = true, .n_changes = 3});
   selective.oracle =
       OracleSpec::parse("agg=logmean,mass=rms,weight=output,capacity=pooled,budget=25%,lse=sparse,ahead=16");
-  selective.local_heads = {0, 1, 0, 0, 1, 1};
-  selective.log_gamma = {0, -0.5f, -1e-6f, 0, -0.125f, -3};
-  selective.thresholds = {0.5f, -0.25f, 1e-6f, std::numeric_limits<float>::infinity(), 0, 0.37f};
+  make_local(selective, {0, 1, 0, 0, 1, 1});
+  selective.heads[3].locality = Locality::model;
+  set_heads(selective, &HeadRule::log_gamma, std::vector<float>{0, -0.5f, -1e-6f, 0, -0.125f, -3});
+  set_heads(selective, &HeadRule::threshold,
+            std::vector<float>{0.5f, -0.25f, 1e-6f, std::numeric_limits<float>::infinity(), 0, 0.37f});
+  set_heads(selective, &HeadRule::top_k, std::vector<std::int32_t>{0, 1, 2, 300, 0, 7});
   auto runs = std::vector{random_run(1),
                           random_run(2, {.last_token_fed = false}),
                           failed_run(),

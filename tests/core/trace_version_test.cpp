@@ -39,11 +39,12 @@ constexpr const char* kCommands[] = {
 std::vector<RunRecord> old_runs(int version) {
   std::vector<RunRecord> runs = {formula_run(1), formula_run(2)};
   RunRecord &a = runs[0], &b = runs[1];
-  a.local_heads = {0, 1, 1, 0, 0, 1};
-  a.log_gamma = {-0.5f, 0, -0.25f, -1e-6f, 0, -2};
   a.prompt_text = "it's kvscope run --answer-ids 1 --chunk 3 --chat";
   b.oracle = OracleSpec::parse("agg=logmean,mass=sum,kinds=one");
-  b.thresholds = {-0.5f, 0, 0.25f, 1e-6f, 0, 2};
+  // What differed between heads had a column each, of the version it came with.
+  if (version >= 2) make_local(a, {0, 1, 1, 0, 0, 1});
+  if (version >= 3) set_heads(a, &HeadRule::log_gamma, std::vector<float>{-0.5f, 0, -0.25f, -1e-6f, 0, -2});
+  if (version >= 5) set_heads(b, &HeadRule::threshold, std::vector<float>{-0.5f, 0, 0.25f, 1e-6f, 0, 2});
   for (int i = 0; i < 2; ++i) {
     RunRecord& run = runs[static_cast<std::size_t>(i)];
     run.prompt_index = i;
@@ -51,13 +52,10 @@ std::vector<RunRecord> old_runs(int version) {
                   .delay = 4,
                   .text = version < 2 ? "kvpop mlstm, delay 4" : "KVpop mLSTM, delay 4, gate kvpop-mlstm",
                   .gate = version < 2 ? "" : "kvpop-mlstm"};
-    if (version < 2) run.local_heads.clear();
     if (version < 3) {
-      run.log_gamma.clear();
       run.future = FutureKinds();
       run.oracle.all_kinds = false;
     }
-    if (version < 5) run.thresholds.clear();
     if (version < 6) run.chunk = trace::chunk_of_command(kCommands[i]);
     run.asked = trace::asked_of_command(run, kCommands[i]);
   }
@@ -184,7 +182,9 @@ TEST_CASE("trace version: version 7 keeps all of what was asked", "[core][trace]
   RunRecord run = formula_run(1);
   run.prompt_index = 0;
   run.scorer = {.kind = "wg_kv", .delay = 0, .text = "WG-KV, delay 0, gate wg-kv-0.01", .gate = "wg-kv-0.01"};
-  run.thresholds = {-0.5f, 0, 0.25f, 1e-6f, 0, 2};
+  run.policy = PolicySpec::parse("threshold:density=30%,sinks=2,window=4");
+  set_heads(run, &HeadRule::threshold, std::vector<float>{-0.5f, 0, 0.25f, 1e-6f, 0, 2});
+  set_heads(run, &HeadRule::top_k, std::vector<std::int32_t>{1, 2, 3, 4, 5, 6});
   Asked asked;
   asked.request.prompt = run.prompt_text;
   asked.request.policy = run.policy;
@@ -194,6 +194,7 @@ TEST_CASE("trace version: version 7 keeps all of what was asked", "[core][trace]
   asked.request.stop = {"x"};
   asked.request.thresholds = GENERATE(std::vector<float>{}, std::vector<float>{-0.5f, 0, 0.25f, 1e-6f, 0, 2},
                                       std::vector<float>{1, -INFINITY});
+  asked.request.budgets = GENERATE(std::vector<std::int32_t>{}, std::vector<std::int32_t>{7, 8, 9});
   asked.request.prompt_ids = GENERATE(0, 1) == 0 ? std::vector<std::int32_t>{1, 2, 3}  // not the run's own
                                                  : std::vector<std::int32_t>(run.ids.begin(), run.ids.begin() + 5);
   asked.request.answer_ids = GENERATE(std::vector<std::int32_t>{}, std::vector<std::int32_t>{7, 8});
@@ -214,6 +215,7 @@ TEST_CASE("trace version: version 7 keeps all of what was asked", "[core][trace]
   CHECK(back.asked->origin == asked.origin);
   CHECK(back.asked->gates == asked.gates);
   CHECK(back.asked->request.thresholds == asked.request.thresholds);
+  CHECK(back.asked->request.budgets == asked.request.budgets);
   CHECK(back.asked->request.prompt_ids == asked.request.prompt_ids);
   CHECK(back.asked->request.answer_ids == asked.request.answer_ids);
   CHECK(key_of(*back.asked, "w", "t") == asked.key);

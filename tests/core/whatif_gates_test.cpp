@@ -164,12 +164,13 @@ TEST_CASE("what_if: a density is solved on the gate's scores of the prompt", "[c
   const RunRecord run = unscored();
   const ScoresOfGates gates = two_gates();
   const RunRecord preview = what_if(run, PolicySpec::parse("wg-kv:density=30%"), gates);
-  REQUIRE(preview.thresholds.size() == 6);
+  REQUIRE(preview.thresholds().size() == 6);
   const PolicySpec spec = PolicySpec::parse("wg-kv:density=30%,strict=1,sinks=2,window=16");
   HeadSeries<float> scores = gates[0].scores;
   scores.resize(static_cast<std::size_t>(run.prompt_len), std::nanf(""));
   const RetentionGeometry geometry = spec.geometry(run.n_positions);
-  CHECK(preview.thresholds == solve_density(policy_of(spec).plan(spec, geometry), geometry, scores, run.prompt_len, 0));
+  CHECK(preview.thresholds() ==
+        solve_density(policy_of(spec).plan(spec, geometry), geometry, scores, run.prompt_len, 0));
 }
 
 TEST_CASE("what_if: each head's own decay is the gate's where it is asked for", "[core][whatif]") {
@@ -179,7 +180,7 @@ TEST_CASE("what_if: each head's own decay is the gate's where it is asked for", 
   gates[1].log_gamma = {-0.1f, -0.01f, 0, -0.2f, -1, -0.5f};
   gates[1].gate.numbers->has_decay = true;
   const RunRecord preview = what_if(run, PolicySpec::parse("kvpop:budget=40,decay=learned"), gates);
-  CHECK(preview.log_gamma == gates[1].log_gamma);
+  CHECK(preview.log_gamma() == gates[1].log_gamma);
   CHECK(preview.evict_at.row(0, 2) ==
         what_if(run, PolicySpec::parse("kvpop:budget=40,decay=1"), gates).evict_at.row(0, 2));
   CHECK(preview.evict_at.row(1, 1) !=

@@ -62,6 +62,7 @@ bool compresses(const RetentionPlan& plan) { return !plan.eviction.empty() && pl
 struct Watched {
   std::vector<StepFacts> facts;                              // of the prompt, then of each step
   std::vector<std::vector<std::vector<std::int32_t>>> kept;  // after each: [head][positions, ascending]
+  std::vector<HeadRules> heads;                              // after each, as RunRecord has them
   std::vector<float> logits;
 };
 
@@ -71,6 +72,7 @@ Watched watch(const engine::LoadedModel& model, const std::string& policy, const
   Watched out;
   const auto look = [&](StepFacts facts) {
     out.facts.push_back(std::move(facts));
+    out.heads.push_back(run.heads());
     out.kept.emplace_back();
     for (int layer = 0; layer < model.config().n_layers; ++layer) {
       for (int head = 0; head < model.config().n_kv_heads; ++head) {
@@ -176,15 +178,18 @@ TEST_CASE("conformance: no head is ever over its budget, and the pool is no larg
   CAPTURE(policy);
   const PolicySpec spec = PolicySpec::parse(policy);
   const RetentionPlan plan = plan_of(policy);
-  const int budget = spec.geometry(kTokens).budget(), pool = count_or_none(spec, "pool"),
+  const int of_policy = spec.geometry(kTokens).budget(), pool = count_or_none(spec, "pool"),
             interval = count_or_none(spec, "interval");
   const Watched run = watch(model_of(index), policy, test::some_ids(kTokens, 512, 4));
   for (std::size_t i = 0; i < run.kept.size(); ++i) {
     CAPTURE(i);
     std::size_t held = 0;
-    for (const auto& positions : run.kept[i]) {
-      held += positions.size();
-      const std::size_t n = positions.size();
+    int sum = 0;
+    for (std::size_t head = 0; head < run.kept[i].size(); ++head) {
+      const int budget = run.heads[i].empty() ? of_policy : run.heads[i][head].budget();
+      const std::size_t n = run.kept[i][head].size();
+      held += n;
+      sum += budget;
       if (plan.is_pooled()) continue;  // a head may have what the others leave
       if (compresses(plan) && pool == 0) {
         const int since = interval > 0 ? static_cast<int>(i) % interval : static_cast<int>(i);
@@ -194,9 +199,11 @@ TEST_CASE("conformance: no head is ever over its budget, and the pool is no larg
         REQUIRE(n <= static_cast<std::size_t>(budget + (plan.admission == Admission::least ? 1 : 0)));
       }
     }
+    if (plan.allocation.kind != Allocation::Kind::uniform)
+      REQUIRE(sum == of_policy * static_cast<int>(run.kept[i].size()));
     // A dense prompt is cut before the first query behind it.
     if (plan.is_pooled() && (i > 0 || plan.cut_interval > 0))
-      REQUIRE(held <= run.kept[i].size() * static_cast<std::size_t>(budget));
+      REQUIRE(held <= run.kept[i].size() * static_cast<std::size_t>(of_policy));
     if (pool > 0) {
       const RetentionGeometry geometry = spec.geometry(kTokens);
       const std::size_t fixed = run.kept[i].size() * static_cast<std::size_t>(geometry.window + geometry.n_sink);
@@ -243,8 +250,10 @@ TEST_CASE("conformance: a sparse prompt leaves the cache, lifetimes and logits o
   const std::string policy = cases()[index].policy;
   const RetentionPlan plan = plan_of(policy);
   // Published with a dense prompt, or with an eviction that only tokens of the answer cause: there it is another
-  // method.
-  if (plan.dense_prefill || (compresses(plan) && plan.cut_interval == 0) || plan.selection.tokens > 0) return;
+  // method. Budgets that follow from the prompt's scores need one.
+  if (plan.allocation.by_score() || plan.dense_prefill || (compresses(plan) && plan.cut_interval == 0) ||
+      plan.selection.tokens > 0)
+    return;
   CAPTURE(policy);
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 7);
   const test::Fed at_once = test::feed(model_of(index), ids, kTokens, policy),

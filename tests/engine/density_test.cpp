@@ -94,7 +94,7 @@ TEST_CASE("density: the threshold is solved on dense scores, then on those of ru
     threshold = solve_threshold(all, density, strict);
     told = "threshold=" + exact(threshold) + (strict ? ",strict=1" : ",strict=0");
   }
-  CHECK(run.thresholds == std::vector<float>(4, nearest));
+  CHECK(run.thresholds() == std::vector<float>(4, nearest));
   CHECK(least < 0.02);  // of 71 tokens of 4 heads
 }
 
@@ -103,9 +103,12 @@ TEST_CASE("density: each head keeps its share of its own scores", "[engine][dens
   const auto scores = judged_scores(run);
   double error = 0;
   for (std::size_t head = 0; head < 4; ++head)
-    error += std::abs(n_kept(scores[head], run.thresholds[head], false) - 0.3 * 71) / 71 / 4;
+    error += std::abs(n_kept(scores[head], run.thresholds()[head], false) - 0.3 * 71) / 71 / 4;
   CHECK(error < 0.02);
-  CHECK(std::set<float>(run.thresholds.begin(), run.thresholds.end()).size() == 4);
+  CHECK([&] {
+    const std::vector<float> found = run.thresholds();
+    return std::set<float>(found.begin(), found.end()).size();
+  }() == 4);
 }
 
 TEST_CASE("density: lifetimes are those of the rule under the thresholds that were found", "[engine][density]") {
@@ -116,7 +119,7 @@ TEST_CASE("density: lifetimes are those of the rule under the thresholds that we
     const auto& scores = run.scores.row(head / 2, head % 2);
     const auto& evict_at = run.evict_at.row(head / 2, head % 2);
     for (int t = 3; t < kTokens - kWindow; ++t) {
-      const bool stays = scores[t] >= run.thresholds[static_cast<std::size_t>(head)];
+      const bool stays = scores[t] >= run.thresholds()[static_cast<std::size_t>(head)];
       REQUIRE(evict_at[t] == (stays ? kNever : t + kWindow));
       n_left += !stays;
     }
@@ -130,14 +133,14 @@ TEST_CASE("density: the recorded policy, as text, gives the same run again", "[e
   const RunRecord run = record("wg-kv:density=25%,window=16,density_over=" + over),
                   again = record(run.policy.to_string());
   CHECK(again.policy == run.policy);
-  CHECK(again.thresholds == run.thresholds);
+  CHECK(again.thresholds() == run.thresholds());
   CHECK(again.evict_at == run.evict_at);
   CHECK(again.logprobs.size() == run.logprobs.size());
   if (over == "head") return;
   // And so does what it says that it found, without a pass.
-  const std::string said = describe_density(run.policy, run.thresholds);
+  const std::string said = describe_density(run.policy, run.thresholds());
   const RunRecord by_number = record("wg-kv:window=16,threshold=" + said.substr(said.rfind(' ') + 1));
-  CHECK(by_number.thresholds.empty());
+  CHECK(by_number.thresholds().empty());
   CHECK(by_number.evict_at == run.evict_at);
 }
 
@@ -150,8 +153,8 @@ TEST_CASE(
         model(), {.text = "", .ids = ids(), .policy = policy, .prompt_len = prompt_len, .chunk = chunk});
     return facts.thresholds;
   };
-  CHECK(read(0, 1) == test::feed(model(), ids(), kTokens, policy.to_string()).record.thresholds);
-  CHECK(read(kPrompt, 0) == record(policy.to_string()).thresholds);
+  CHECK(read(0, 1) == test::feed(model(), ids(), kTokens, policy.to_string()).record.thresholds());
+  CHECK(read(kPrompt, 0) == record(policy.to_string()).thresholds());
   CHECK(read(0, 1) != read(kPrompt, 0));
   CHECK(read(0, 7).size() == 4);  // what waits for the end of its chunk makes other scores
 }
@@ -163,7 +166,7 @@ TEST_CASE("density: what is read again or goes on has the thresholds that it had
   RunRequest request = test::request({ids().begin(), ids().begin() + kPrompt}, policy, kTokens - kPrompt);
   request.thresholds = other;
   const RunRecord run = engine::record_run(model(), request);
-  CHECK(run.thresholds == other);
+  CHECK(run.thresholds() == other);
   RunRequest rest = request;
   rest.answer_ids.emplace(run.ids.begin() + kPrompt, run.ids.begin() + kPrompt + 7);
   rest.draw_on = true;
@@ -191,8 +194,9 @@ TEST_CASE("density: what is read again or goes on has the thresholds that it had
 
 TEST_CASE("density: a hybrid solves it on its global heads", "[engine][density]") {
   const RunRecord run = record("hybrid:heads=c,count=2,on=threshold,density=30%,window=16,density_over=head");
-  REQUIRE(run.local_heads.size() == 4);
-  for (std::size_t head = 0; head < 4; ++head) CHECK(std::isinf(run.thresholds[head]) == (run.local_heads[head] == 1));
+  REQUIRE(run.local_heads().size() == 4);
+  for (std::size_t head = 0; head < 4; ++head)
+    CHECK(std::isinf(run.thresholds()[head]) == (run.local_heads()[head] == 1));
 }
 
 TEST_CASE("density: what cannot be solved is one clear error", "[engine][density]") {
@@ -209,9 +213,9 @@ TEST_CASE("density: within a run it can be left for a threshold, and not be chan
                                                 "sp-kv:density=30%,window=16,density_over=head", kTokens - kPrompt));
   run.prefill();
   CHECK_THROWS_AS(run.change_policy(PolicySpec::parse("sp-kv:density=40%,window=16"), nullptr), Error);
-  CHECK(run.thresholds().size() == 4);
+  CHECK(run.heads().size() == 4);
   run.change_policy(PolicySpec::parse("sp-kv:threshold=1,window=16"), nullptr);
-  CHECK(run.thresholds().empty());
+  CHECK(run.heads().empty());
   const StepFacts facts = run.step_forced(ids()[kPrompt]);
   CHECK(facts.lifetimes.size() == 4);  // no utility reaches 1
 }

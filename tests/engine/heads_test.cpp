@@ -49,8 +49,8 @@ TEST_CASE("heads: an exported selection runs as it was chosen, and is exported a
   // 3 of 4 heads: neither duo's half, nor hybrid's 0.286, nor the quarter that heads takes.
   const std::string policy = GENERATE("duo", "hybrid:heads=d");
   const RunRecord run = run_of(model_with(folder.path() / GENERATE("first", "first.json")), policy);
-  REQUIRE(run.local_heads.size() == 4);
-  for (std::size_t i = 0; i < 4; ++i) CHECK(run.local_heads[i] == (chosen.full[i] > 0 ? 0 : 1));
+  REQUIRE(run.local_heads().size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(run.local_heads()[i] == (chosen.full[i] > 0 ? 0 : 1));
   CHECK(run.policy.value("full") == 0.75);
   CHECK(run.geometry().n_sink == 3);
   CHECK(run.geometry().window == 20);
@@ -69,16 +69,16 @@ TEST_CASE("heads: what was written goes before what a head directory says", "[en
   const test::TempFolder folder;
   export_duo({.n_layers = 2, .n_kv_heads = 2, .full = {0, 1, 1, 1}}, 3, 20, folder.path(), false);
   const engine::LoadedModel model = model_with(folder.path());
-  CHECK(run_of(model, "duo:count=1").local_heads == std::vector<std::uint8_t>{1, 0, 1, 1});
+  CHECK(run_of(model, "duo:count=1").local_heads() == std::vector<std::uint8_t>{1, 0, 1, 1});
   CHECK(run_of(model, "duo:count=1").policy.to_string() == "duo:full=0.25,count=1,sinks=3,window=20");
   const RunRecord half = run_of(model, "hybrid:heads=d,full=0.5,sinks=0,window=16");
-  CHECK(half.local_heads == std::vector<std::uint8_t>{1, 0, 0, 1});
+  CHECK(half.local_heads() == std::vector<std::uint8_t>{1, 0, 0, 1});
   CHECK(half.geometry().n_sink == 0);
   CHECK(half.geometry().window == 16);
   // A directory's own threshold says which heads are full.
   write_file_atomic(folder.path() / "full_attention_heads.tsv", "0.9\t0.3\n0.5\t0.7\n");
   write_file_atomic(folder.path() / "config.json", R"({"sink_size": 3, "recent_size": 20, "threshold": 0.7})");
-  CHECK(run_of(model_with(folder.path()), "duo").local_heads == std::vector<std::uint8_t>{0, 1, 1, 0});
+  CHECK(run_of(model_with(folder.path()), "duo").local_heads() == std::vector<std::uint8_t>{0, 1, 1, 0});
 }
 
 TEST_CASE("heads: a run records the share of global heads that its strategy or its count makes", "[engine][heads]") {
@@ -88,7 +88,7 @@ TEST_CASE("heads: a run records the share of global heads that its strategy or i
   CHECK(full("hybrid:heads=b") == 0.5);
   CHECK(full("hybrid:heads=c,count=3") == 0.75);
   CHECK(full("hybrid:heads=c,full=0.25") == 0.25);
-  const std::vector<std::uint8_t> local = run_of(model, "hybrid:heads=c,count=3").local_heads;
+  const std::vector<std::uint8_t> local = run_of(model, "hybrid:heads=c,count=3").local_heads();
   CHECK(std::count(local.begin(), local.end(), 0) == 3);
   // The text of a run means the same run.
   const PolicySpec recorded = run_of(model, "hybrid:heads=b").policy;

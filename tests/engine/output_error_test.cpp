@@ -266,11 +266,11 @@ TEST_CASE("a run that keeps everything has no output error, and its output all t
 TEST_CASE("local heads have an output error, full heads have none", "[engine][output_error]") {
   const LoadedModel model = test::small_model();
   const RunRecord run = measured_run(model, "hybrid:heads=c,full=0.5,sinks=4,window=16");
-  REQUIRE(std::ranges::count(run.local_heads, 1) == 2);
+  REQUIRE(std::ranges::count(run.local_heads(), 1) == 2);
   check_against_loops(model, run, 1e-3);
   for (int layer = 0; layer < 2; ++layer) {
     for (int head = 0; head < 2; ++head) {
-      const bool local = run.local_heads[2 * layer + head] != 0;
+      const bool local = run.is_local(layer, head);
       CHECK(std::isnan(run.output_error.group_damage.row(layer, head)[120]) == !local);
     }
   }

@@ -115,7 +115,7 @@ TEST_CASE("policy defaults: a head directory gives sinks, window and as many ful
   const engine::LoadedModel model = test::gated_model({gate});
   const RunRecord run = test::feed(model, ids(), kPrompt, "duo").record;
   CHECK(run.policy.to_string() == "duo:full=0.25,count=0,sinks=2,window=20");
-  CHECK(run.local_heads == std::vector<std::uint8_t>{0, 1, 1, 1});
+  CHECK(run.local_heads() == std::vector<std::uint8_t>{0, 1, 1, 1});
   CHECK(recorded(model, "hybrid:heads=d") ==
         "hybrid:heads=d,full=0.25,count=0,on=keep,threshold=0.5,strict=0,sinks=2,window=20,seed=0");
   CHECK(recorded(model, "duo:full=0.5") == "duo:full=0.5,count=0,sinks=2,window=20");
@@ -148,7 +148,7 @@ TEST_CASE("policy defaults: every head decays by its own log_gamma, in a prompt 
   const std::string policy = "kvpop:budget=32,sinks=2,window=16,stride=" + stride;
   const test::Fed at_once = test::feed(model, ids(), kTokens, policy), stepped = test::feed(model, ids(), 1, policy);
   CHECK(at_once.record.policy.to_string() == "kvpop:budget=32,sinks=2,window=16,decay=learned,stride=" + stride);
-  CHECK(at_once.record.log_gamma == gate.tensors.at("log_gamma").values);
+  CHECK(at_once.record.log_gamma() == gate.tensors.at("log_gamma").values);
   CHECK(at_once.kept == stepped.kept);
   CHECK(at_once.record.evict_at == stepped.record.evict_at);
   for (int head = 0; head < 2; ++head) {
@@ -201,7 +201,7 @@ TEST_CASE("policy defaults: a learned decay is refused where the gate has none, 
   CHECK_THAT(recorded(without, "kvpop"), Contains("decay=1"));
   const engine::LoadedModel with = test::gated_model({decaying_gate()});
   const RunRecord run = test::feed(with, ids(), kPrompt, "kvpop:decay=0.5").record;
-  CHECK(run.log_gamma.empty());
+  CHECK(run.log_gamma().empty());
   CHECK(run.geometry(1, 1).log_gamma == std::log(0.5));
 }
 

@@ -113,7 +113,7 @@ class Player {
                                              .policy = request_.policy,
                                              .scorer = hooks_.scorer,
                                              .oracle = request_.oracle_spec,
-                                             .local_heads = {}},
+                                             .heads = {}},
                                   id_));
   }
 

@@ -207,9 +207,11 @@ class Comparison {
   template <typename T>
   void fields(const std::string& prefix, const T& a, const T& b) {
     std::vector<std::string> of_b;
-    visit_fields(b, [&](const char*, const auto& value, auto) { of_b.push_back(exact(value)); });
+    visit_fields(b, [&](const char*, const auto& value, auto) { of_b.push_back(exact(as_number(value))); });
     std::size_t i = 0;
-    visit_fields(a, [&](const char* name, const auto& value, auto) { field(prefix + name, exact(value), of_b[i++]); });
+    visit_fields(a, [&](const char* name, const auto& value, auto) {
+      field(prefix + name, exact(as_number(value)), of_b[i++]);
+    });
   }
   const std::string& difference() const { return difference_; }
 
@@ -272,16 +274,30 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
   return run;
 }
 
+HeadRules& own_rules(RunRecord& run) {
+  const std::size_t n = static_cast<std::size_t>(run.model.n_layers) * run.model.n_kv_heads;
+  if (run.heads.empty()) run.heads.assign(n, rule_of(run.geometry()));
+  return run.heads;
+}
+
+void make_local(RunRecord& run, const std::vector<std::uint8_t>& local) {
+  HeadRules& heads = own_rules(run);
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    if (local.at(i) == 0) continue;
+    heads[i].locality = Locality::policy;
+    heads[i].top_k = 0;
+  }
+}
+
 std::string run_difference(const RunRecord& a, const RunRecord& b) {
   Comparison c;
   c.fields("model.", a.model, b.model);
   c.field("scorer.kind", a.scorer.kind, b.scorer.kind);
   c.field("scorer.delay", a.scorer.delay, b.scorer.delay);
   c.field("scorer.text", a.scorer.text, b.scorer.text);
-  c.field("local_heads", std::string(a.local_heads.begin(), a.local_heads.end()),
-          std::string(b.local_heads.begin(), b.local_heads.end()));
-  c.field("log_gamma", a.log_gamma, b.log_gamma);
-  c.field("thresholds", a.thresholds, b.thresholds);
+  c.field("heads", a.heads.size(), b.heads.size());
+  for (std::size_t i = 0; i < std::min(a.heads.size(), b.heads.size()); ++i)
+    c.fields(("heads." + std::to_string(i) + ".").c_str(), a.heads[i], b.heads[i]);
   c.field("policy", a.policy.to_string(), b.policy.to_string());
   c.field("n_positions", a.n_positions, b.n_positions);
   c.field("chunk", a.chunk, b.chunk);

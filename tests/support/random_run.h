@@ -24,6 +24,17 @@ struct RandomRunOptions {
 /// mass agree in part, so that recall lies between chance and 1. The same seed and options give the same run.
 RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options = {});
 
+/// The rules of the run's heads, all alike if it had none.
+HeadRules& own_rules(RunRecord& run);
+/// [n_layers * n_kv_heads], 1: the policy made the head local.
+void make_local(RunRecord& run, const std::vector<std::uint8_t>& local);
+/// One field of every head's rule.
+template <typename T>
+void set_heads(RunRecord& run, T HeadRule::*field, const std::vector<T>& values) {
+  HeadRules& heads = own_rules(run);
+  for (std::size_t i = 0; i < heads.size(); ++i) heads[i].*field = values.at(i);
+}
+
 /// The first field in which two runs differ, with both values where they are short; empty if they are the same. NaNs
 /// are equal to each other. Contests of different heads may be interleaved in any way.
 std::string run_difference(const RunRecord& a, const RunRecord& b);

@@ -226,7 +226,7 @@ TEST_CASE("the likelihood is said of a run that had exactly these heads, and of 
   Stage<HeadBoardView> s(uneven());
   s.selection.board.global = {{0, 0}, {5, 3}};
   RunRecord hybrid = uneven();
-  hybrid.local_heads = local_heads_of(s.selection.board.global, 6, 4);
+  test::make_local(hybrid, local_heads_of(s.selection.board.global, 6, 4));
   for (std::size_t t = 1; t < hybrid.logprobs.size(); ++t) hybrid.logprobs[t] -= static_cast<float>(t % 3) * 0.125f;
   s.compare_with(hybrid);
   s.draw();

@@ -251,7 +251,7 @@ TEST_CASE("the log says in the policy's own words why it lists no contest") {
              Contains("All other tokens are evicted as they leave"));
   RunRecord hybrid = random_run(3, {.policy = "full"});
   hybrid.policy = PolicySpec::parse("hybrid:heads=a,window=32");
-  hybrid.local_heads = {1, 0, 0, 0, 0, 0};
+  test::make_local(hybrid, {1, 0, 0, 0, 0, 0});
   CHECK_THAT(note(hybrid), StartsWith("This head keeps ") && Contains("the newest 32 tokens. All other"));
 }
 

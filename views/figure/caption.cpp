@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/core/policy/allocation.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/oracle_label.h"
@@ -19,8 +20,10 @@ std::string describe_run(const RunRecord& run) {
   if (const int budget = run.policy.budget_tokens(run.n_positions); budget > 0) {
     text += " (" + describe_budget(budget, run.n_positions) + ")";
   }
-  if (const std::string solved = describe_density(run.policy, run.thresholds); !solved.empty())
+  if (const std::string solved = describe_density(run.policy, run.thresholds()); !solved.empty())
     text += " (" + solved + ")";
+  if (const std::string divided = describe_budgets(run.policy, run.heads); !divided.empty())
+    text += " (" + divided + ")";
   for (const PolicyChange& change : run.changes)
     text += ", changed at query " + std::to_string(change.q) + " to " + change.policy.to_string();
   return text + ".";

@@ -64,11 +64,19 @@ double x_of_query(const Box& box, TokenSpan queries, std::int32_t q) {
   return box.x + static_cast<double>(q - queries.begin) / queries.size() * box.w;
 }
 
+/// What a head may hold under the policy, which the run began with or changed to; 0 if there is no budget.
+int budget_of_head(const RunRecord& run, const TimelineOptions& o, const PolicySpec& policy) {
+  const int of_policy = policy.budget_tokens(run.n_positions);
+  return of_policy > 0 && !run.heads.empty() && policy == run.policy ? run.geometry(o.layer, o.kv_head).budget()
+                                                                     : of_policy;
+}
+
 /// Dotted, with a step where the budget was changed.
-void draw_budget(FigureBuilder& b, const Box& box, const RunRecord& run, TokenSpan queries, double top) {
+void draw_budget(FigureBuilder& b, const Box& box, const RunRecord& run, const TimelineOptions& o, TokenSpan queries,
+                 double top) {
   double before = NAN, from = box.x;
   const auto piece = [&](const PolicySpec& policy, double end) {
-    const int budget = policy.budget_tokens(run.n_positions);
+    const int budget = budget_of_head(run, o, policy);
     const double y = budget > 0 && budget <= top ? box.bottom() - budget / top * box.h : NAN;
     if (!std::isnan(before) && !std::isnan(y) && before != y && from > box.x)
       b.line({from, before}, {from, y}, b.style().ink, 0.7, 2);
@@ -106,9 +114,8 @@ void draw_occupancy(FigureBuilder& b, const Box& box, const RunRecord& run, cons
   double top = 1;  // of the whole run: the scale stays while one pans
   for (std::size_t q = 0; q < occ.sinks.size(); ++q)
     top = std::max<double>(top, occ.sinks[q] + occ.long_range[q] + occ.window[q]);
-  int budget = run.policy.budget_tokens(run.n_positions);
-  for (const PolicyChange& change : run.changes)
-    budget = std::max(budget, change.policy.budget_tokens(run.n_positions));
+  int budget = budget_of_head(run, o, run.policy);
+  for (const PolicyChange& change : run.changes) budget = std::max(budget, budget_of_head(run, o, change.policy));
   if (budget > 0 && budget < 3 * top) top = std::max(top, static_cast<double>(budget));
   top *= 1.08;
   const SpanCells cells(shown.queries, std::min(shown.cells(box.w), static_cast<int>(box.w * 2) + 1));
@@ -123,7 +130,7 @@ void draw_occupancy(FigureBuilder& b, const Box& box, const RunRecord& run, cons
   b.add(band(box, cells, base, sinks, top, state_colour(TokenState::sink, s.dark)));
   b.add(band(box, cells, sinks, kept, top, state_colour(TokenState::kept, s.dark)));
   b.add(band(box, cells, kept, all, top, state_colour(TokenState::window, s.dark)));
-  draw_budget(b, box, run, shown.queries, top);
+  draw_budget(b, box, run, o, shown.queries, top);
   b.frame(box);
   std::vector<Tick> y;
   const double room = s.tick_size * 1.1;

@@ -21,7 +21,7 @@ struct HeadAtQuery {
   int layer, kv_head;
   std::int32_t q;
   HeadAtQuery(const RunRecord& run, int layer, int kv_head, std::int32_t q)
-      : run(&run), geometry(run.geometry()), layer(layer), kv_head(kv_head), q(q) {}
+      : run(&run), geometry(run.geometry(layer, kv_head)), layer(layer), kv_head(kv_head), q(q) {}
 
   /// What is drawn: of a query that selects pages, unread tokens apart.
   TokenState state(std::int32_t t) const;

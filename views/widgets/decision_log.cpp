@@ -63,11 +63,10 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
   const bool outdated = !rows_.empty() && static_cast<std::size_t>(rows_.back()) >= n;
   const bool in_answer = at.q >= run.prompt_len;
   if (!rebuild_.due({RunKey(&shown), at.layer, at.kv_head, in_answer}, outdated)) return;
-  const RetentionGeometry geometry = run.geometry();
+  const RetentionGeometry geometry = run.geometry(at.layer, at.kv_head);
   const Policy& policy = policy_of(run.policy);
   const RetentionPlan plan = run.plan(at.layer, at.kv_head);
-  const auto head = static_cast<std::size_t>(at.layer * run.evict_at.n_kv_heads() + at.kv_head);
-  const bool local = head < run.local_heads.size() && run.local_heads[head] != 0;
+  const bool local = run.is_local(at.layer, at.kv_head);
   RetentionPlan at_query = plan;  // what holds for the prompt does not hold after it
   at_query.dense_prefill = plan.dense_prefill && !in_answer;
   words_ = std::make_shared<const Words>(

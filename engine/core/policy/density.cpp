@@ -32,28 +32,24 @@ float threshold_between(const std::vector<float>& ordered, std::size_t k, bool s
   return strict ? gone : kept;
 }
 
-struct Range {
-  int begin, end;
-  int size() const { return std::max(0, end - begin); }
-};
-
-Range candidates(const RetentionGeometry& geometry, int n_tokens, int delay) {
-  const Range left{geometry.n_sink, n_tokens - geometry.window}, known{geometry.n_sink, n_tokens - delay};
-  if (left.size() > 0) return left;
-  if (known.size() > 0) return known;
-  throw Error({.file = "prompt",
-               .found = counted(n_tokens, "token") + ", but none outside the sinks has a score",
-               .expected = "more than " + std::to_string(geometry.n_sink + delay) + ", to find a density's threshold",
-               .hint = "write threshold=NUMBER instead"});
-}
-
 /// The judged tokens' scores of a head.
-std::span<const float> judged(const HeadSeries<float>& scores, int head, const Range& of) {
+std::span<const float> judged(const HeadSeries<float>& scores, int head, const TokenRange& of) {
   const std::vector<float>& row = scores.row(head / scores.n_kv_heads(), head % scores.n_kv_heads());
   return std::span(row).subspan(static_cast<std::size_t>(of.begin), static_cast<std::size_t>(of.size()));
 }
 
 }  // namespace
+
+TokenRange judged_range(const RetentionGeometry& geometry, int n_tokens, int delay) {
+  const TokenRange left{geometry.n_sink, n_tokens - geometry.window}, known{geometry.n_sink, n_tokens - delay};
+  if (left.size() > 0) return left;
+  if (known.size() > 0) return known;
+  throw Error({.file = "prompt",
+               .found = counted(n_tokens, "token") + ", but none outside the sinks has a score",
+               .expected = "more than " + std::to_string(geometry.n_sink + delay) +
+                           ", to find a density's threshold or the budgets of heads",
+               .hint = "write threshold=NUMBER, or allocation=uniform, instead"});
+}
 
 float solve_threshold(std::span<const float> scores, double density, bool strict) {
   if (scores.empty()) throw std::invalid_argument("solve_threshold: no scores");
@@ -74,7 +70,7 @@ float solve_threshold(std::span<const float> scores, double density, bool strict
 
 std::vector<float> solve_density(const RetentionPlan& plan, const RetentionGeometry& geometry,
                                  const HeadSeries<float>& scores, int n_tokens, int delay) {
-  const Range of = candidates(geometry, n_tokens, delay);
+  const TokenRange of = judged_range(geometry, n_tokens, delay);
   const int n_heads = scores.n_layers() * scores.n_kv_heads();
   std::vector<float> thresholds(static_cast<std::size_t>(n_heads), kInfinity), all;
   for (int head = 0; head < n_heads; ++head) {
@@ -92,7 +88,7 @@ std::vector<float> solve_density(const RetentionPlan& plan, const RetentionGeome
 
 double density_error(const RetentionPlan& plan, const RetentionGeometry& geometry, std::span<const float> thresholds,
                      const HeadSeries<float>& scores, int n_tokens, int delay) {
-  const Range of = candidates(geometry, n_tokens, delay);
+  const TokenRange of = judged_range(geometry, n_tokens, delay);
   double n = 0, n_kept = 0, error = 0;
   int n_heads = 0;
   for (int head = 0; head < static_cast<int>(thresholds.size()); ++head) {

@@ -20,6 +20,14 @@ namespace kvscope {
 /// bits of a score, which differ by device and chunk, decide nothing. Throws std::invalid_argument without scores.
 float solve_threshold(std::span<const float> scores, double density, bool strict);
 
+/// Positions begin <= t < end.
+struct TokenRange {
+  int begin, end;
+  int size() const { return end > begin ? end - begin : 0; }
+};
+/// Whom a text of n_tokens is judged by, see solve_density(). Throws Error (bad input) if there is none.
+TokenRange judged_range(const RetentionGeometry& geometry, int n_tokens, int delay);
+
 /// The plan's thresholds for its density, [n_layers * n_kv_heads], from the raw scores of a text of n_tokens,
 /// [n_layers][n_kv_heads][>= n_tokens]. Its share is of the tokens that have left the window by the last query,
 ///

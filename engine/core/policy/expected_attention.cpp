@@ -14,10 +14,13 @@ constexpr ParameterInfo kParameters[] = {
     {"covariance", ParameterKind::count, "", 1, 0, 1, "1: include the term in Sigma."},
     {"values", ParameterKind::count, "", 1, 0, 1, "1: multiply by the norm of the value."},
     {"epsilon", ParameterKind::real, "", 0, 0, 1,
-     "Added to the expected attention before the multiplication by the norm."}};
+     "Added to the expected attention before the multiplication by the norm."},
+    kAllocationParameter,
+    kBetaParameter,
+    kSafeguardParameter};
 
-RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) {
-  return {.eviction = "expected-attention", .dense_prefill = true};
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
+  return {.eviction = "expected-attention", .allocation = allocation_of(spec), .dense_prefill = true};
 }
 
 std::string explain(const TokenQuestion& question) {
@@ -47,7 +50,8 @@ Policy expected_attention_policy() {
       .geometry = budget_geometry,
       .plan = plan,
       .explain = explain,
-      .log = log};
+      .log = log,
+      .uses = uses_allocation};
 }
 
 }  // namespace kvscope

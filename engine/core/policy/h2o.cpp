@@ -6,21 +6,27 @@ namespace kvscope {
 namespace {
 
 constexpr ParameterInfo kParameters[] = {
-    kBudgetParameter, sinks_parameter(0),
+    kBudgetParameter,
+    sinks_parameter(0),
     tokens_parameter(
         "window", 256, 1,
         "Newest tokens, including the query's own, that always stay. The heavy hitters get the rest of the budget."),
-    kPrefillParameter};
+    kPrefillParameter,
+    kAllocationParameter,
+    kBetaParameter,
+    kSafeguardParameter};
 
 RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   RetentionGeometry geometry = budget_geometry(spec, n_positions);
   check_protected(spec, geometry.budget(), geometry.window, n_positions);
+  check_allocation(spec);
   return geometry;
 }
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
   return {.admission = Admission::least,
           .eviction = "h2o",
+          .allocation = allocation_of(spec),
           .protect = geometry.window,
           .dense_prefill = spec.value("prefill") == 0};
 }
@@ -45,7 +51,8 @@ Policy h2o_policy() {
       .geometry = geometry,
       .plan = plan,
       .explain = explain,
-      .log = log};
+      .log = log,
+      .uses = uses_allocation};
 }
 
 }  // namespace kvscope

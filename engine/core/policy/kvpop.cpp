@@ -5,8 +5,9 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {kBudgetParameter, kSinksParameter,    kWindowParameter,  kDecayParameter,
-                                         kStrideParameter, kCapacityParameter, kIntervalParameter};
+constexpr ParameterInfo kParameters[] = {kBudgetParameter, kSinksParameter,    kWindowParameter,   kDecayParameter,
+                                         kStrideParameter, kCapacityParameter, kIntervalParameter, kAllocationParameter,
+                                         kBetaParameter,   kSafeguardParameter};
 constexpr std::string_view kGates[] = {"kvpop_mlstm", "kvpop_mlp", "kvpop_linear"};
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {

@@ -10,6 +10,7 @@
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/lifetime/lifetime_rule.h"
 #include "engine/core/policy/explanation.h"
+#include "engine/core/policy/head_rules.h"
 #include "engine/core/policy/policy_text.h"
 #include "engine/core/policy/retention_plan.h"
 
@@ -60,7 +61,7 @@ struct Policy {
   /// Geometry of a run of n_positions; may throw Error.
   RetentionGeometry (*geometry)(const PolicySpec& spec, int n_positions);
   RetentionPlan (*plan)(const PolicySpec& spec, const RetentionGeometry& geometry) = keep_everything;
-  /// Of a policy that treats heads apart, RetentionPlan::local_heads. Throws std::invalid_argument if it wants alpha
+  /// Of a policy that treats heads apart: 1 for a head that keeps sinks and window alone. Throws std::invalid_argument if it wants alpha
   /// and there is none.
   std::vector<std::uint8_t> (*local_heads)(const PolicySpec& spec, const HeadsOfModel& heads) = nullptr;
   /// Of the same, what was asked for with `full` as the share of global heads that comes of it on this model, where that
@@ -96,10 +97,21 @@ bool has_learned_decay(const PolicySpec& spec);
 struct HeadIndex {
   int layer = 0, kv_head = 0;
   int n_layers = 1, n_kv_heads = 1;
-  std::span<const float> log_gamma = {};   // [n_layers * n_kv_heads] of a learned decay; empty: none is known
-  std::span<const float> thresholds = {};  // [n_layers * n_kv_heads] of a density; empty: none is known
+  std::span<const float> log_gamma = {};       // as KnownHeads has them
+  std::span<const float> thresholds = {};      // likewise
+  std::span<const std::int32_t> budgets = {};  // likewise
+  KnownHeads known() const {
+    return {.n_layers = n_layers,
+            .n_kv_heads = n_kv_heads,
+            .log_gamma = log_gamma,
+            .thresholds = thresholds,
+            .budgets = budgets};
+  }
   int flat() const { return layer * n_kv_heads + kv_head; }
 };
+/// head_rules() of a recorded run, which has no head directory at hand. Throws Error where one is needed.
+HeadRules recorded_head_rules(const PolicySpec& spec, const RetentionGeometry& geometry, const RetentionPlan& plan,
+                              const HeadIndex& heads);
 /// policy_lifetimes() of all heads of a policy whose plan is_pooled(), which no head has by itself: pooled_top_k() with a cut
 /// before every query from first_query on, or by the plan's cut_interval. scores: [n_layers][n_kv_heads][tokens]; delay: tokens between a token and its
 /// score; heads: n_layers, n_kv_heads and what is known of a learned decay. Throws Error as policy_lifetimes() does.

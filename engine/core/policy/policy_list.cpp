@@ -4,7 +4,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "engine/core/policy/density.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/pooled_plan.h"
 #include "engine/core/support/error.h"
@@ -39,18 +38,6 @@ const std::vector<Policy>& policies() {
   return list;
 }
 
-/// Who is local, without a head directory at hand: a trace does not have it.
-std::vector<std::uint8_t> recorded_heads(const Policy& policy, const PolicySpec& spec, const HeadIndex& head) {
-  try {
-    return policy.local_heads(spec, {.n_layers = head.n_layers, .n_kv_heads = head.n_kv_heads});
-  } catch (const std::invalid_argument&) {
-    throw Error({.file = "policy " + spec.name,
-                 .found = "heads from a head directory",
-                 .expected = "a policy whose lifetimes follow from the recorded data",
-                 .hint = "run the model under this policy"});
-  }
-}
-
 /// The plan with what is known of the heads of a recorded run. Throws Error where lifetimes do not follow from that.
 RetentionPlan recorded_plan(const PolicySpec& spec, const RetentionGeometry& geometry, const HeadIndex& head) {
   const Policy& policy = policy_of(spec);
@@ -61,20 +48,7 @@ RetentionPlan recorded_plan(const PolicySpec& spec, const RetentionGeometry& geo
                  .expected = "one whose lifetimes follow from recorded scores",
                  .hint = "run the model under this policy"});
   }
-  if (policy.local_heads != nullptr) plan.local_heads = recorded_heads(policy, spec, head);
-  if (has_learned_decay(spec)) {
-    if (head.log_gamma.empty()) {
-      throw Error({.file = "policy " + spec.name,
-                   .where = "decay",
-                   .found = "learned, but no decay of each head was recorded",
-                   .expected = "a run whose gate has log_gamma, or decay=NUMBER"});
-    }
-    plan.log_gamma.assign(head.log_gamma.begin(), head.log_gamma.end());
-  }
-  if (plan.density > 0) {
-    if (head.thresholds.empty()) throw not_solved(spec);
-    plan.thresholds.assign(head.thresholds.begin(), head.thresholds.end());
-  }
+  plan.heads = recorded_head_rules(spec, geometry, plan, head);
   return plan;
 }
 
@@ -92,6 +66,18 @@ void check_scores(const PolicySpec& spec, const RetentionGeometry& geometry, std
 }
 
 }  // namespace
+
+HeadRules recorded_head_rules(const PolicySpec& spec, const RetentionGeometry& geometry, const RetentionPlan& plan,
+                              const HeadIndex& head) {
+  try {
+    return head_rules(spec, geometry, plan, head.known());
+  } catch (const std::invalid_argument&) {
+    throw Error({.file = "policy " + spec.name,
+                 .found = "heads from a head directory",
+                 .expected = "a policy whose lifetimes follow from the recorded data",
+                 .hint = "run the model under this policy"});
+  }
+}
 
 std::span<const PolicyInfo> policy_list() {
   static const std::vector<PolicyInfo> infos = [] {

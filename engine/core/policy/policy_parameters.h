@@ -156,6 +156,43 @@ constexpr std::array<ParameterInfo, 10> gated_parameters(const ParameterInfo& th
           window,    kReadParameter,    kPoolParameter,        kDropParameter,           kObserveParameter};
 }
 
+inline constexpr std::string_view kAllocations[] = {"uniform", "pyramid", "ada", "ada-pyramid"};
+/// How a budget is divided among heads: see allocation.h.
+inline constexpr ParameterInfo kAllocationParameter{
+    .name = "allocation",
+    .kind = ParameterKind::choice,
+    .unit = "",
+    .default_value = 0,
+    .min = 0,
+    .max = 3,
+    .definition =
+        "How the budget is divided among heads; their mean stays the budget. uniform: all have it. pyramid: less "
+        "from layer to layer (PyramidKV). ada: within a layer, more where the prompt's best scores are (AdaKV). "
+        "ada-pyramid: both.",
+    .choices = kAllocations,
+    .quiet = true,
+    .rare = true};
+/// Of a policy whose heads of a layer hold the same tokens.
+inline constexpr ParameterInfo kLayerAllocationParameter{
+    .name = "allocation",
+    .kind = ParameterKind::choice,
+    .unit = "",
+    .default_value = 0,
+    .min = 0,
+    .max = 1,
+    .definition =
+        "How the budget is divided among layers; their mean stays the budget. uniform: all have it. pyramid: less "
+        "from layer to layer (PyramidKV).",
+    .choices = std::span(kAllocations).first<2>(),
+    .quiet = true,
+    .rare = true};
+inline constexpr ParameterInfo kBetaParameter =
+    quiet(rare({"beta", ParameterKind::real, "", 20, 1, 1000,
+                "With allocation=pyramid: the last layer has 1 / beta of the mean places beside sinks and window."}));
+inline constexpr ParameterInfo kSafeguardParameter =
+    quiet(rare({"safeguard", ParameterKind::real, "", 0.2, 0, 1,
+                "With allocation=ada: the share of an even budget that every head keeps."}));
+
 inline constexpr std::string_view kPrefillChoices[] = {"dense", "sparse"};
 inline constexpr ParameterInfo kPrefillParameter(
     "prefill", ParameterKind::choice, "", 0, 0, 1,

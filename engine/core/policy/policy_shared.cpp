@@ -100,6 +100,29 @@ void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_
                .hint = "raise the budget, or protect fewer tokens"});
 }
 
+Allocation allocation_of(const PolicySpec& spec) {
+  if (!spec.has("allocation")) return {};
+  const Allocation allocation{.kind = static_cast<Allocation::Kind>(spec.count("allocation"))};
+  return {.kind = allocation.kind,
+          .beta = allocation.by_layer() ? spec.value("beta") : Allocation{}.beta,
+          .safeguard = allocation.by_score() ? spec.value("safeguard") : Allocation{}.safeguard};
+}
+
+bool uses_allocation(const PolicySpec& spec, std::string_view parameter) {
+  if (parameter != "beta" && parameter != "safeguard") return true;
+  const Allocation allocation = allocation_of(spec);
+  return parameter == "beta" ? allocation.by_layer() : allocation.by_score();
+}
+
+void check_allocation(const PolicySpec& spec) {
+  if (!allocation_of(spec).by_score() || spec.value("prefill") == 0) return;
+  throw Error({.code = ExitCode::usage,
+               .file = "policy " + spec.to_string(),
+               .where = "allocation",
+               .found = "ada with prefill=sparse",
+               .expected = "prefill=dense, because the budgets follow from the scores at the end of the prompt"});
+}
+
 RetentionPlan top_k_plan(const PolicySpec& spec, const RetentionGeometry& geometry, ScoreSource source) {
   const bool pooled = spec.value("capacity") == 1 && geometry.top_k > 0;
   const int interval = pooled ? pool_interval(spec) : 0;
@@ -107,11 +130,14 @@ RetentionPlan top_k_plan(const PolicySpec& spec, const RetentionGeometry& geomet
           .admission = pooled ? Admission::pooled : Admission::top_k,
           .eviction = pooled ? "pooled-budget" : "",
           .cut_interval = interval,
+          .allocation = pooled ? Allocation{} : allocation_of(spec),
           .dense_prefill = pooled && interval == 0};
 }
 
 bool uses_top_k(const PolicySpec& spec, std::string_view parameter) {
-  return parameter != "interval" || spec.value("capacity") == 1;
+  const bool pooled = spec.value("capacity") == 1;
+  if (pooled && parameter == "allocation") return false;
+  return uses_allocation(spec, parameter) && (parameter != "interval" || pooled);
 }
 
 RetentionPlan threshold_plan(const PolicySpec& spec) {

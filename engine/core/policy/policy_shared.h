@@ -38,6 +38,12 @@ int global_heads(const PolicySpec& spec, const HeadsOfModel& heads);
 /// either. Throws Error (usage) if another number of heads stands there: it would be passed over in silence.
 PolicySpec spec_with_share(const PolicySpec& spec, const HeadsOfModel& heads, std::optional<int> own);
 
+/// What the three parameters of an allocation say; uniform for a policy without them.
+Allocation allocation_of(const PolicySpec& spec);
+/// Whether a parameter of an allocation means anything beside the others; true of any other parameter.
+bool uses_allocation(const PolicySpec& spec, std::string_view parameter);
+/// Throws Error (usage) for an allocation by scores where the prompt evicts token by token: scores are known at its end.
+void check_allocation(const PolicySpec& spec);
 /// Rows of thresholds in the letters of the paper, and what the pool does beside them.
 DecisionLog log_gated(const LogQuestion& question);
 /// What the pool needs is asked only where there is one.

@@ -133,6 +133,24 @@ constexpr std::string_view kPooledSection =
     "needs are used by other heads.\n\nWith `budget = sinks + window` there is nothing to share. `what-if` previews "
     "a pool from recorded scores. Recall and chance use what each head keeps at a query.\n";
 
+/// Budgets that differ between heads.
+constexpr std::string_view kAllocationSection =
+    "\n## Budgets of heads\n\n`allocation` divides the budget of `kvpop`, `top-k`, `tova`, `h2o`, `snapkv` and "
+    "`expected-attention` among layers and heads (of `tova` among layers only, whose heads hold the same tokens). Sinks and window are the same for all heads; what is divided is "
+    "the rest, the places: `places = budget - sinks - window`. The mean over heads stays the policy's budget.\n\n"
+    "- `pyramid` (PyramidKV): `least = floor(places / beta)`, `most = 2 places - least`; layer l of L has `most - l "
+    "floor((most - least) / (L - 1))` places. No layer gets more places than the run has positions.\n"
+    "- `ada` (AdaKV, algorithm 1): the tokens of all heads of a layer compete for `n_kv_heads places`. A head that "
+    "has f of the best gets `safeguard places + (1 - safeguard) f` places, rounded so that the sum stays.\n"
+    "- `ada-pyramid`: the layers as `pyramid` has them, and within each layer `ada`.\n\nThe scores for `ada` are "
+    "the method's own at the end of the prompt. With `expected-attention` and an `interval`, and in a text that is "
+    "only read, each compression divides the budget again. Under `kvpop` and `top-k` the scores are the gate's, "
+    "from a dense pass over the prompt, of tokens that have left the window; decay counts.\n\nYou can also give the "
+    "budgets: `--budgets FILE` (`kvscope run`, `capture`, `score`) and *Set the budgets of heads* in the window. The "
+    "file has a line per layer and a number of tokens per KV head, sinks and window included. The same budgets give "
+    "the same run, whichever way they were found. A trace keeps each head's places (`runs/head_top_k`); `inspect "
+    "--json` prints the budgets.\n";
+
 std::string policy_notes(const PolicyInfo& info) { return needs(info) + prefill(info); }
 
 std::string policy_document() {
@@ -154,6 +172,7 @@ std::string policy_document() {
     }
   }
   out += kDensitySection;
+  out += kAllocationSection;
   out += kPooledSection;
   return out;
 }

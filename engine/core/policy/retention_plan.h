@@ -2,11 +2,11 @@
 // What a policy does, as data: admission, eviction, selection (WG-KV section 2.2 has the taxonomy). The engine carries
 // out any plan; a method that watches attention has its file in engine/decode/eviction besides.
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
-#include "engine/core/lifetime/running_top_k.h"
+#include "engine/core/lifetime/head_rule.h"
 
 namespace kvscope {
 
@@ -38,6 +38,22 @@ struct Selection {
   bool operator==(const Selection&) const = default;
 };
 
+/// How a budget is divided among heads. The heads' mean stays the policy's budget.
+struct Allocation {
+  enum class Kind : std::uint8_t {
+    uniform,      // every head has the budget
+    pyramid,      // less from layer to layer (PyramidKV)
+    ada,          // in a layer, where the best scores are (AdaKV)
+    ada_pyramid,  // the layers as pyramid has them, their heads as ada
+  };
+  Kind kind = Kind::uniform;
+  double beta = 20;        // of pyramid: the last layer's places are the mean's share 1 / beta
+  double safeguard = 0.2;  // of ada: the share of an even budget that no head can lose
+  bool by_layer() const { return kind == Kind::pyramid || kind == Kind::ada_pyramid; }
+  bool by_score() const { return kind == Kind::ada || kind == Kind::ada_pyramid; }
+  bool operator==(const Allocation&) const = default;
+};
+
 struct RetentionPlan {
   ScoreSource source = ScoreSource::none;
   std::uint64_t seed = 0;                  // of ScoreSource::random
@@ -49,40 +65,36 @@ struct RetentionPlan {
   /// 0: it is as it stands.
   double density = 0;
   bool density_per_head = false;
-  /// What stands for `threshold` then, [n_layers * n_kv_heads]. Filled where scores are known; empty until then.
-  std::vector<float> thresholds;
-  /// Heads that keep sinks and window alone, [n_layers * n_kv_heads]; empty: none. Filled where the model is known.
-  std::vector<std::uint8_t> local_heads;
-  /// Of Admission::top_k under a learned decay, what stands for the geometry's log_gamma, [n_layers * n_kv_heads] <= 0;
-  /// empty: the geometry's. Filled where the model is known.
-  std::vector<float> log_gamma;
   /// Who evicts between two queries, by attention or of a pool: a name in engine/decode/eviction/method_list.cpp, which
   /// reads its own parameters from the spec; empty: nobody.
   std::string_view eviction;
   /// Of Admission::pooled: tokens between two cuts, prompt and answer alike; 0: before every query of the answer.
   int cut_interval = 0;
-  int protect = 0;  // of Admission::least: newest tokens that never leave
+  Allocation allocation;  // of a plan with a budget
+  int protect = 0;        // of Admission::least: newest tokens that never leave
   Selection selection;
   /// The prompt's queries see everything, and what leaves does so after it.
   bool dense_prefill = false;
+  /// The rule of each head, where heads differ: head_rules() fills it where the model is known.
+  HeadRules heads;
 
   RetentionGeometry of_head(RetentionGeometry geometry, int head) const {
-    if (!log_gamma.empty()) geometry.log_gamma = log_gamma[static_cast<std::size_t>(head)];
-    return geometry;
+    return heads.empty() ? geometry : with_rule(geometry, heads[static_cast<std::size_t>(head)]);
   }
   float threshold_of(int head) const {
-    return thresholds.empty() ? threshold : thresholds[static_cast<std::size_t>(head)];
+    return heads.empty() ? threshold : heads[static_cast<std::size_t>(head)].threshold;
   }
-  bool is_local(int head) const { return !local_heads.empty() && local_heads[static_cast<std::size_t>(head)] != 0; }
+  bool is_local(int head) const { return !heads.empty() && heads[static_cast<std::size_t>(head)].is_local(); }
+  bool has_local_heads() const { return std::ranges::any_of(heads, &HeadRule::is_local); }
   /// Lifetimes follow from the scores of tokens alone, so that a recorded run can be asked what if.
   bool follows_from_scores() const { return eviction.empty() || is_pooled(); }
   /// What a head keeps depends on what the others have: a head by itself has no lifetimes.
   bool is_pooled() const { return admission == Admission::pooled; }
-  bool keeps_everything() const { return admission == Admission::keep && local_heads.empty() && eviction.empty(); }
-  /// Every head comes to hold as many tokens as geometry allows, and no more.
+  bool keeps_everything() const { return admission == Admission::keep && !has_local_heads() && eviction.empty(); }
+  /// Every head comes to hold as many tokens as its rule allows, and no more.
   bool has_fixed_budget() const {
     return admission == Admission::least ||
-           (local_heads.empty() && (admission == Admission::drop || admission == Admission::top_k));
+           (!has_local_heads() && (admission == Admission::drop || admission == Admission::top_k));
   }
   bool operator==(const RetentionPlan&) const = default;
 };

@@ -22,17 +22,25 @@ constexpr ParameterInfo kParameters[] = {
         "Evict by trigger instead: how many tokens outside sinks and window the heads may hold on average. Above it, after "
         "the prompt or any token of the answer, each head evicts the share `drop` with the lowest scores, repeatedly until "
         "there is room (the paper evicts once per trigger). The budget then has no effect. 0: evict once."),
-    kDropParameter};
+    kDropParameter,
+    kAllocationParameter,
+    kBetaParameter,
+    kSafeguardParameter};
 
-RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) {
-  return {.eviction = "snapkv", .dense_prefill = true};
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
+  const bool triggered = spec.count("pool") > 0;
+  return {.eviction = "snapkv", .allocation = triggered ? Allocation{} : allocation_of(spec), .dense_prefill = true};
 }
 
 std::string explain(const TokenQuestion& question) {
   return explain_observed_attention(question, question.geometry.window);
 }
 
-bool uses(const PolicySpec& spec, std::string_view parameter) { return spec.count("pool") > 0 || parameter != "drop"; }
+bool uses(const PolicySpec& spec, std::string_view parameter) {
+  const bool triggered = spec.count("pool") > 0;
+  if (parameter == "drop") return triggered;
+  return uses_allocation(spec, parameter) && (!triggered || parameter != "allocation");
+}
 
 DecisionLog log(const LogQuestion& question) {
   const bool triggered = question.spec.count("pool") > 0;

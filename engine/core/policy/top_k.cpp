@@ -4,8 +4,9 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {kBudgetParameter, kSinksParameter,    kWindowParameter,  kDecayParameter,
-                                         kStrideParameter, kCapacityParameter, kIntervalParameter};
+constexpr ParameterInfo kParameters[] = {kBudgetParameter, kSinksParameter,    kWindowParameter,   kDecayParameter,
+                                         kStrideParameter, kCapacityParameter, kIntervalParameter, kAllocationParameter,
+                                         kBetaParameter,   kSafeguardParameter};
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
   return top_k_plan(spec, geometry, ScoreSource::gate);

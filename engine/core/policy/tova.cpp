@@ -5,10 +5,14 @@ namespace kvscope {
 namespace {
 
 constexpr ParameterInfo kParameters[] = {
-    kBudgetParameter, sinks_parameter(0), tokens_parameter("window", 1, 1, kWindowOfMetrics),
+    kBudgetParameter,
+    sinks_parameter(0),
+    tokens_parameter("window", 1, 1, kWindowOfMetrics),
     tokens_parameter("protect", 0, 0,
                      "Newest tokens that always stay. 0, as published: even the newest may be evicted."),
-    kPrefillParameter};
+    kPrefillParameter,
+    kLayerAllocationParameter,
+    kBetaParameter};
 
 RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   RetentionGeometry geometry = budget_geometry(spec, n_positions);
@@ -19,6 +23,7 @@ RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   return {.admission = Admission::least,
           .eviction = "tova",
+          .allocation = allocation_of(spec),
           .protect = spec.count("protect"),
           .dense_prefill = spec.value("prefill") == 0};
 }
@@ -41,7 +46,8 @@ Policy tova_policy() {
       .geometry = geometry,
       .plan = plan,
       .explain = explain,
-      .log = log};
+      .log = log,
+      .uses = uses_allocation};
 }
 
 }  // namespace kvscope

@@ -83,23 +83,21 @@ json hello(std::string_view engine_version, std::string_view torch_version, bool
 }
 
 json to_json(const RunStarted& started, int id) {
-  const std::vector<std::int32_t> local(started.local_heads.begin(), started.local_heads.end());
-  return {{"type", "started"},
-          {"id", id},
-          {"n_positions", started.n_positions},
-          {"prompt_len", started.ids.size()},
-          {"chunk", started.chunk},
-          {"ids", pack(started.ids)},
-          {"pieces", pack(started.pieces)},
-          {"policy", started.policy.to_string()},
-          {"scorer", started.scorer.text},
-          {"scorer_kind", started.scorer.kind},
-          {"scorer_delay", started.scorer.delay},
-          {"scorer_gate", started.scorer.gate},
-          {"local_heads", pack(local)},
-          {"log_gamma", pack(started.log_gamma)},
-          {"thresholds", pack(started.thresholds)},
-          {"oracle_spec", started.oracle.to_string()}};
+  json event = {{"type", "started"},
+                {"id", id},
+                {"n_positions", started.n_positions},
+                {"prompt_len", started.ids.size()},
+                {"chunk", started.chunk},
+                {"ids", pack(started.ids)},
+                {"pieces", pack(started.pieces)},
+                {"policy", started.policy.to_string()},
+                {"scorer", started.scorer.text},
+                {"scorer_kind", started.scorer.kind},
+                {"scorer_delay", started.scorer.delay},
+                {"scorer_gate", started.scorer.gate},
+                {"oracle_spec", started.oracle.to_string()}};
+  if (!started.heads.empty()) event["heads"] = to_json(started.heads);
+  return event;
 }
 
 RunStarted started_from_json(const json& event) {
@@ -121,10 +119,7 @@ RunStarted started_from_json(const json& event) {
   if (event.contains("scorer_delay"))
     started.scorer.delay = static_cast<int>(integer(event, "scorer_delay", -1, kMaxPositions));
   if (event.contains("scorer_gate")) started.scorer.gate = text(event, "scorer_gate");
-  if (event.contains("local_heads"))
-    for (const std::int32_t local : unpack_i32(event, "local_heads")) started.local_heads.push_back(local != 0);
-  if (event.contains("log_gamma")) started.log_gamma = unpack_f32(event, "log_gamma");
-  if (event.contains("thresholds")) started.thresholds = unpack_f32(event, "thresholds");
+  if (event.contains("heads")) started.heads = head_rules_from_json(event);
   return started;
 }
 

@@ -69,6 +69,11 @@ struct DoctorCheck {
 /// What the end of a `doctor` request says. Throws Error.
 std::vector<DoctorCheck> doctor_checks_from_event(const nlohmann::json& event);
 
+/// The rules of heads, in `started` and, where scores divided a budget, in the prompt's `step` (heads_event.cpp). The latter
+/// reads event["heads"] and throws Error.
+nlohmann::json to_json(const HeadRules& heads);
+HeadRules head_rules_from_json(const nlohmann::json& event);
+
 /// The end of a scoring, and what its event says. The latter throws Error if that does not fit together.
 nlohmann::json done_score(int id, const ScoreFacts& facts);
 ScoreFacts score_from_event(const nlohmann::json& event);

@@ -125,6 +125,7 @@ json to_json(const StepFacts& facts, int id) {
                 {"contests", pack_contests(facts.contests)},
                 {"seconds", facts.seconds}};
   if (!facts.reads.empty()) event["reads"] = pack_reads(facts.reads);
+  if (!facts.heads.empty()) event["heads"] = to_json(facts.heads);
   return event;
 }
 
@@ -154,6 +155,7 @@ StepFacts step_facts_from_json(const json& j) {
   }
   facts.contests = unpack_contests(j);
   if (j.contains("reads")) facts.reads = unpack_reads(j);
+  if (j.contains("heads")) facts.heads = head_rules_from_json(j);
   facts.seconds = number(j, "seconds", 0, kMaxSeconds);
   return facts;
 }

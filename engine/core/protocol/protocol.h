@@ -17,12 +17,13 @@
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
 //               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
 //               {oracle_spec: text, output_error: bool, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
-//               thinking: bool, date: text, answer_ids: i32, draw_on: bool, chunk, thresholds: f32}
+//               thinking: bool, date: text, answer_ids: i32, draw_on: bool, chunk, thresholds: f32, budgets: i32}
 //                  -> started{...}, progress*, step*, oracle*, output_error, done{status, timings, text}
 //              answer_ids: the answer, given instead of drawn; with draw_on its begin, behind which the run draws on. chunk: the prompt is all there is, read as `score` does.
-//              thresholds: [layers][kv_heads] those of `started` when this run is had again or goes on; a density is not solved anew then.
+//              thresholds, budgets: [layers][kv_heads] those of the heads when this run is had again or goes on, which are not
+//              solved anew then; or budgets that the user gives.
 //   score      {text | ids: i32}, and if wanted {policy: text, changes: [{q, policy}...], n_positions, prompt_len, chunk,
-//               thresholds: f32, choices: bool}
+//               thresholds: f32, budgets: i32, choices: bool}
 //                  -> progress*, done{ids, logprobs: f32, nll, density: f32, dense: bool, policy, prompt_len, chunk};
 //                     with choices also {greedy: i32}, of a density {thresholds}, as `started` has them. policy: the one that the text was read under, as `started` has it.
 //              The policy acts from the first token on, after every `chunk` tokens (1); or, with prompt_len, that many
@@ -44,12 +45,11 @@
 //   quit       {}             The engine exits 0.
 //
 // Events of a run, in this order:
-//   started    {n_positions, prompt_len, ids: i32, pieces: {bytes, offsets: i32}, policy: canonical text}, and from
-//              engines that say it {scorer: text, scorer_kind: text, scorer_delay, local_heads: i32 [layers][kv_heads] of 0
-//              or 1, log_gamma and thresholds: f32 [layers][kv_heads], oracle_spec: text}: what gives this run's scores, which heads keep
-//              sinks and window alone, each head's own decay where it was learned, thresholds that were solved for a density, and how its future mass is made.
-//              The policy is the one that runs: what the request did not write is the number of the gate. ids and pieces are the prompt's; it is sent before prefill, so that they can be drawn at
-//              once.
+//   started    {n_positions, prompt_len, ids: i32, pieces: {bytes, offsets: i32}, policy: canonical text, scorer: text,
+//              scorer_kind: text, scorer_delay, oracle_spec: text}, and where heads differ {heads: {n_sink, window,
+//              top_k, locality: i32 [layers][kv_heads], log_gamma, threshold: f32 [layers][kv_heads]}}, each head's rule.
+//              The policy is the one that runs: what the request did not write is the number of the gate. ids and
+//              pieces are the prompt's; it is sent before prefill, so that they can be drawn at once.
 //   step       One per batch of new facts: after prefill one for the whole prompt, then one per decode step.
 //                n_tokens                       positions whose facts are complete after this step
 //                ids: i32, pieces               new tokens, none of a prefill
@@ -62,6 +62,7 @@
 //                                               newcomer_effective, bits of boundary_effective)
 //                reads: i32                     (q, layer, kv_head, n, n pages) one after the other; only of a policy
 //                                               that selects pages
+//                heads                          as in `started`, where scores have divided a budget
 //                seconds                        time of this step
 //   policy     {q, policy: canonical text}      parameters were changed and hold from query q on
 //   oracle     {horizon, recall: f32 [layers][kv_heads], final: bool}, and when final
@@ -87,7 +88,7 @@
 
 namespace kvscope::protocol {
 
-inline constexpr int kVersion = 1;
+inline constexpr int kVersion = 2;  // 2: the rules of heads are one table
 
 nlohmann::json pack(std::span<const std::int32_t> values);
 nlohmann::json pack(std::span<const float> values);

@@ -25,6 +25,7 @@ json encode(const RunRequest& r) {
   }
   if (r.answer_ids) j["answer_ids"] = pack(*r.answer_ids);
   if (!r.thresholds.empty()) j["thresholds"] = pack(r.thresholds);
+  if (!r.budgets.empty()) j["budgets"] = pack(r.budgets);
   return j;
 }
 
@@ -39,6 +40,7 @@ json encode(const ScoreRequest& r) {
   if (r.prompt_len > 0) j["prompt_len"] = r.prompt_len;
   if (!r.changes.empty()) j["changes"] = changes_json(r.changes);
   if (!r.thresholds.empty()) j["thresholds"] = pack(r.thresholds);
+  if (!r.budgets.empty()) j["budgets"] = pack(r.budgets);
   if (r.choices) j["choices"] = true;
   if (r.oracle) j["oracle"] = r.oracle->to_string();
   if (r.output_error) j["output_error"] = true;
@@ -83,6 +85,7 @@ RunRequest run_from_json(const json& j) {
   }
   if (j.contains("answer_ids")) r.answer_ids = token_ids(j, "answer_ids");
   if (j.contains("thresholds")) r.thresholds = unpack_f32(j, "thresholds");
+  if (j.contains("budgets")) r.budgets = unpack_i32(j, "budgets");
   return r;
 }
 
@@ -100,6 +103,7 @@ ScoreRequest score_from_json(const json& j) {
   if (j.contains("chunk")) r.chunk = static_cast<int>(integer(j, "chunk", 1, kMaxPositions));
   if (j.contains("changes")) r.changes = changes_of_json(field(j, "changes", json::value_t::array));
   if (j.contains("thresholds")) r.thresholds = unpack_f32(j, "thresholds");
+  if (j.contains("budgets")) r.budgets = unpack_i32(j, "budgets");
   r.choices = j.contains("choices") && boolean(j, "choices");
   if (j.contains("oracle")) r.oracle = OracleSpec::parse(text(j, "oracle"));
   r.output_error = j.contains("output_error") && boolean(j, "output_error");

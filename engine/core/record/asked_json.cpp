@@ -80,7 +80,8 @@ std::string asked_text(const RunRecord& run) {
   if (!r.prompt_ids.empty()) request["prompt_ids"] = ids_json(run, 0, r.prompt_ids);
   if (r.answer_ids) request["answer_ids"] = ids_json(run, run.prompt_len, *r.answer_ids);
   if (!r.thresholds.empty())
-    request["threshold_bits"] = r.thresholds == run.thresholds ? json("own") : bits_json(r.thresholds);
+    request["threshold_bits"] = r.thresholds == run.thresholds() ? json("own") : bits_json(r.thresholds);
+  if (!r.budgets.empty()) request["budgets"] = r.budgets == run.budgets() ? json("own") : json(r.budgets);
   json gates = json::array();
   for (const GateRef& gate : run.asked->gates)
     gates.push_back({{"given", gate.given}, {"name", gate.name}, {"hash", gate.hash}});
@@ -107,11 +108,22 @@ Asked asked_of_text(const RunRecord& run, std::string_view text) {
   if (request.contains("threshold_bits")) {
     const json& bits = request["threshold_bits"];
     if (!bits.is_array()) {
-      r.thresholds = run.thresholds;
+      r.thresholds = run.thresholds();
     } else {
       for (const json& one : bits) {
         if (!one.is_number_unsigned()) bad_field(request, "threshold_bits", one.dump(), "numbers of 32 bits");
         r.thresholds.push_back(std::bit_cast<float>(one.get<std::uint32_t>()));
+      }
+    }
+  }
+  if (request.contains("budgets")) {
+    const json& budgets = request["budgets"];
+    if (!budgets.is_array()) {
+      r.budgets = run.budgets();
+    } else {
+      for (const json& one : budgets) {
+        if (!one.is_number_integer()) bad_field(request, "budgets", one.dump(), "numbers of tokens");
+        r.budgets.push_back(one.get<std::int32_t>());
       }
     }
   }

@@ -27,9 +27,7 @@ void begin_run(RunRecord& run, RunStarted started) {
   run.oracle = started.oracle;
   run.scorer = std::move(started.scorer);
   if (run.scorer.text.empty()) run.scorer = {.text = run.model.scorer};  // a run without scores says what there is
-  run.local_heads = std::move(started.local_heads);
-  run.log_gamma = std::move(started.log_gamma);
-  run.thresholds = std::move(started.thresholds);
+  run.heads = std::move(started.heads);
   run.ids = std::move(started.ids);
   run.pieces = std::move(started.pieces);
   run.logprobs.clear();
@@ -73,6 +71,7 @@ void apply(RunRecord& run, StepFacts facts) {
   }
   append(run.contests, facts.contests);
   append(run.reads, facts.reads);
+  if (!facts.heads.empty()) run.heads = std::move(facts.heads);
 }
 
 void apply(RunRecord& run, OracleFacts facts) {

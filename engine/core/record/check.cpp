@@ -147,39 +147,17 @@ template <typename T>
 void check_fields(const T& fields) {
   visit_fields(fields, []<typename Range>(const char* name, const auto& value, Range range) {
     if constexpr (std::is_same_v<Range, FieldRange>) {
-      if (value >= range.min && value <= range.max) return;  // never true of NaN
-      throw RunFault(name, number_text(value), number_text(range.min) + " to " + number_text(range.max));
+      const auto number = as_number(value);
+      if (number >= range.min && number <= range.max) return;  // never true of NaN
+      throw RunFault(name, number_text(number), number_text(range.min) + " to " + number_text(range.max));
     }
   });
 }
 
-void check_local_heads(const ModelInfo& model, const std::vector<std::uint8_t>& local) {
-  if (!local.empty() && local.size() != n_heads(model)) {
-    throw RunFault("local_heads", std::to_string(local.size()) + " heads",
-                   std::to_string(n_heads(model)) + ", or none");
-  }
-  for (const std::uint8_t value : local) {
-    if (value > 1) throw RunFault("local_heads", std::to_string(value), "0 or 1");
-  }
-}
-
-void check_log_gamma(const ModelInfo& model, const std::vector<float>& log_gamma) {
-  if (!log_gamma.empty() && log_gamma.size() != n_heads(model)) {
-    throw RunFault("log_gamma", std::to_string(log_gamma.size()) + " heads",
-                   std::to_string(n_heads(model)) + ", or none");
-  }
-  for (const float value : log_gamma) {
-    if (!(value <= 0) || !std::isfinite(value)) throw RunFault("log_gamma", std::to_string(value), "0 or less");
-  }
-}
-
-void check_thresholds(const ModelInfo& model, const std::vector<float>& thresholds) {
-  if (!thresholds.empty() && thresholds.size() != n_heads(model)) {
-    throw RunFault("thresholds", std::to_string(thresholds.size()) + " heads",
-                   std::to_string(n_heads(model)) + ", or none");
-  }
-  if (std::ranges::any_of(thresholds, [](float value) { return std::isnan(value); }))
-    throw RunFault("thresholds", "NaN", "a number for each head");
+void check_heads(const ModelInfo& model, const HeadRules& heads) {
+  if (!heads.empty() && heads.size() != n_heads(model))
+    throw RunFault("heads", std::to_string(heads.size()) + " heads", std::to_string(n_heads(model)) + ", or none");
+  for (const HeadRule& head : heads) check_fields(head);
 }
 
 void check_begun(const RunRecord& run) {
@@ -315,9 +293,7 @@ void check_started(const RunRecord& run, const RunStarted& started) {
   check_pieces(started.pieces, started.ids.size());
   check_count("chunk", started.chunk, 0, kMaxPositions);
   check_ids(run.model, started.ids);
-  check_local_heads(run.model, started.local_heads);
-  check_log_gamma(run.model, started.log_gamma);
-  check_thresholds(run.model, started.thresholds);
+  check_heads(run.model, started.heads);
   started.policy.geometry(started.n_positions);  // throws what finish_run() and the metrics would throw later
 }
 
@@ -349,6 +325,7 @@ void check_step(const RunRecord& run, const StepFacts& facts) {
   }
   std::int32_t last_q = run.reads.empty() ? 0 : run.reads.back().q;
   for (const PageRead& read : facts.reads) check_read(run.model, read, n_tokens, last_q);
+  check_heads(run.model, facts.heads);
 }
 
 void check_oracle(const RunRecord& run, const OracleFacts& facts) {
@@ -383,9 +360,7 @@ void check_run(const RunRecord& run) {
   check_fields(run.timings);
   check_ids(run.model, run.ids);
   check_logprobs(run.logprobs);
-  check_local_heads(run.model, run.local_heads);
-  check_log_gamma(run.model, run.log_gamma);
-  check_thresholds(run.model, run.thresholds);
+  check_heads(run.model, run.heads);
   check_policies(run);
   check_lifetime_rows(run);
   check_rows(run, "scores", run.scores, run.n_tokens(), [](const std::vector<float>&) {});

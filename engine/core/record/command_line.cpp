@@ -59,6 +59,7 @@ std::string option_line(const RunRequest& request) {
   if (!request.chat.date.empty()) line += " --date " + shell_quote(request.chat.date);
   for (const std::string& stop : request.stop) line += " --stop " + shell_quote(stop);
   for (const PolicyChange& change : request.changes) line += change_option(change);
+  if (!request.budgets.empty()) line += " --budgets " + numbers(request.budgets);
   if (request.chunk > 0) line += " --chunk " + std::to_string(request.chunk);
   if (!request.oracle) line += " --no-oracle";
   if (!(request.oracle_spec == OracleSpec())) line += " --oracle " + request.oracle_spec.to_string();

@@ -17,13 +17,11 @@ struct RunStarted {
   int n_positions = 0;
   int chunk = 0;  // as RunRecord has it
   std::vector<std::int32_t> ids;
-  BytePool pieces;                        // as many as ids
-  PolicySpec policy;                      // what was not written is taken from the model's gates: nothing is open
-  ScorerInfo scorer;                      // what gives this run's scores; without text for none
-  OracleSpec oracle;                      // how its future mass is made
-  std::vector<std::uint8_t> local_heads;  // as RunRecord has them
-  std::vector<float> log_gamma;           // likewise
-  std::vector<float> thresholds;          // likewise
+  BytePool pieces;    // as many as ids
+  PolicySpec policy;  // what was not written is taken from the model's gates: nothing is open
+  ScorerInfo scorer;  // what gives this run's scores; without text for none
+  OracleSpec oracle;  // how its future mass is made
+  HeadRules heads;    // as RunRecord has them
 };
 
 /// Facts of one batch: one for the whole prompt, then one a decode step. Tokens that no lifetime names are alive.
@@ -44,6 +42,7 @@ struct StepFacts {
   std::vector<Score> scores;
   std::vector<Contest> contests;
   std::vector<PageRead> reads;
+  HeadRules heads;  // where they have changed: budgets that scores have divided; else empty
   double seconds = 0;
 };
 
@@ -73,7 +72,7 @@ struct ScoreFacts {
   bool dense = false;                // every query that a log-probability is of saw and read all before it
   PolicySpec policy = {};            // that the text was read under: what was not written is the gate's
   int prompt_len = 0, chunk = 0;     // as they were used: one of them is 0
-  std::vector<float> thresholds;     // as RunRecord has them
+  std::vector<float> thresholds;     // RunRecord::thresholds()
   std::vector<std::int32_t> greedy;  // if asked for: the likeliest token of each position, -1 for the first
   ScoreQuality quality = {};
 };

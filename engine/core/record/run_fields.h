@@ -18,6 +18,16 @@ namespace kvscope {
 /// Positions and counts are below this; it keeps products of sizes far from overflow.
 inline constexpr std::int64_t kMaxPositions = 1 << 24;
 
+/// A field as a number: of an enum its value.
+template <typename T>
+constexpr auto as_number(T value) {
+  if constexpr (std::is_enum_v<T>) {
+    return static_cast<std::underlying_type_t<T>>(value);
+  } else {
+    return value;
+  }
+}
+
 /// Both ends inclusive; of whole numbers and reals alike. Texts, flags and seeds have none.
 struct FieldRange {
   double min = 0, max = 0;
@@ -65,6 +75,19 @@ void visit_fields(T& t, Visit&& visit) {
   visit("decode_s", t.decode_s, seconds);
   visit("decode_steps", t.decode_steps, FieldRange{0, kMaxPositions});
   visit("instrumented", t.instrumented, AnyValue{});
+}
+
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, HeadRule>
+void visit_fields(T& rule, Visit&& visit) {
+  constexpr FieldRange tokens{0, kMaxPositions};
+  constexpr double kMost = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<double>::infinity();
+  visit("n_sink", rule.n_sink, tokens);
+  visit("window", rule.window, tokens);
+  visit("top_k", rule.top_k, tokens);
+  visit("log_gamma", rule.log_gamma, FieldRange{-kMost, 0});
+  visit("threshold", rule.threshold, FieldRange{-kInfinity, kInfinity});
+  visit("locality", rule.locality, FieldRange{0, 2});
 }
 
 /// Series of an OutputError; values are not negative, or NaN.

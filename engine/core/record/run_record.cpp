@@ -36,19 +36,57 @@ void decide(std::vector<std::int32_t>& evict_at, const RetentionGeometry& geomet
 }  // namespace
 
 RetentionGeometry RunRecord::geometry(int layer, int kv_head) const {
-  RetentionGeometry of_head = geometry();
-  if (!log_gamma.empty()) {
-    of_head.log_gamma = log_gamma.at(static_cast<std::size_t>(layer) * model.n_kv_heads + kv_head);
-  }
-  return of_head;
+  if (heads.empty()) return geometry();
+  return with_rule(geometry(), heads.at(static_cast<std::size_t>(layer) * model.n_kv_heads + kv_head));
 }
 
 RetentionPlan RunRecord::plan(int layer, int kv_head) const {
   RetentionPlan of_head = policy_of(policy).plan(policy, geometry(layer, kv_head));
-  if (of_head.density > 0 && !thresholds.empty()) {
-    of_head.threshold = thresholds.at(static_cast<std::size_t>(layer) * model.n_kv_heads + kv_head);
+  if (of_head.density > 0 && !heads.empty()) {
+    of_head.threshold = heads.at(static_cast<std::size_t>(layer) * model.n_kv_heads + kv_head).threshold;
   }
   return of_head;
+}
+
+bool RunRecord::is_local(int layer, int kv_head) const {
+  return !heads.empty() && heads.at(static_cast<std::size_t>(layer) * model.n_kv_heads + kv_head).is_local();
+}
+
+std::vector<std::uint8_t> RunRecord::local_heads() const {
+  const bool has_any = std::ranges::any_of(heads, &HeadRule::is_local);
+  if (heads.empty() || (!has_any && policy_of(policy).local_heads == nullptr)) return {};
+  std::vector<std::uint8_t> out;
+  for (const HeadRule& head : heads) out.push_back(head.is_local());
+  return out;
+}
+
+std::vector<float> RunRecord::thresholds() const {
+  std::vector<float> out;
+  if (heads.empty() || policy_of(policy).plan(policy, geometry()).density == 0) return out;
+  for (const HeadRule& head : heads) out.push_back(head.threshold);
+  return out;
+}
+
+std::vector<float> RunRecord::log_gamma() const {
+  std::vector<float> out;
+  if (!has_learned_decay(policy)) return out;
+  for (const HeadRule& head : heads) out.push_back(head.log_gamma);
+  return out;
+}
+
+std::vector<std::int32_t> RunRecord::budgets() const {
+  std::vector<std::int32_t> out;
+  if (heads.empty() || !policy_of(policy).info.has_budget) return out;
+  const int of_policy = geometry().budget();
+  if (std::ranges::all_of(heads, [&](const HeadRule& head) { return head.budget() == of_policy; })) return out;
+  for (const HeadRule& head : heads) out.push_back(head.budget());
+  return out;
+}
+
+std::vector<std::int32_t> RunRecord::budgets_to_repeat() const {
+  const RetentionPlan plan = policy_of(policy).plan(policy, geometry());
+  const bool at_end_of_prompt = plan.allocation.by_score() && plan.source != ScoreSource::gate;
+  return at_end_of_prompt ? std::vector<std::int32_t>() : budgets();
 }
 
 const PolicySpec& RunRecord::policy_at(std::int32_t q) const {
@@ -74,10 +112,9 @@ void finish_run(RunRecord& run, RunStatus status, std::string message) {
   run.message = std::move(message);
   fill_rows(run);
   if (run.ids.empty()) return;
-  const RetentionGeometry geometry = run.geometry();
   for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {
     for (int head = 0; head < run.evict_at.n_kv_heads(); ++head) {
-      decide(run.evict_at.row(layer, head), geometry, run.n_queries);
+      decide(run.evict_at.row(layer, head), run.geometry(layer, head), run.n_queries);
     }
   }
 }

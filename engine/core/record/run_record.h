@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/lifetime/head_rule.h"
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/lifetime/running_top_k.h"
 #include "engine/core/record/asked.h"
@@ -137,10 +138,8 @@ struct RunRecord {
   BytePool pieces;                // their bytes
   std::vector<float> logprobs;    // natural log-probability of each token given those before; NaN for the first
 
-  LifetimeMap evict_at;                   // kUndecided for tokens whose fate is open
-  std::vector<std::uint8_t> local_heads;  // [n_layers * n_kv_heads] of a hybrid: 1 keeps sinks and window; else empty
-  std::vector<float> log_gamma;   // [n_layers * n_kv_heads] of a learned decay; empty: the geometry's one number
-  std::vector<float> thresholds;  // [n_layers * n_kv_heads] that were solved for a density; empty: the policy's own
+  LifetimeMap evict_at;      // kUndecided for tokens whose fate is open
+  HeadRules heads;           // what each head kept, where heads differ; empty: all have the policy's one rule
   HeadSeries<float> scores;  // raw score of each token; NaN where none was made (still in the window, or no scorer)
   std::vector<Contest> contests;      // q ascending within a (layer, kv_head)
   std::vector<PageRead> reads;        // q ascending
@@ -168,12 +167,22 @@ struct RunRecord {
 
   int n_tokens() const { return static_cast<int>(ids.size()); }
   int queries() const { return n_queries > 0 || status == RunStatus::running ? n_queries : n_tokens(); }
-  /// What all heads share; of a learned decay the log_gamma is 0 here.
+  /// What the policy's parameters give, heads apart: of a learned decay the log_gamma is 0 here, and the budget is the mean.
   RetentionGeometry geometry() const { return policy.geometry(n_positions); }
-  /// With the head's own decay, where it was learned.
+  /// That of a head.
   RetentionGeometry geometry(int layer, int kv_head) const;
-  /// What the policy did in a head, as far as it is the head's own: thresholds are there.
+  /// What the policy did in a head: its threshold is there.
   RetentionPlan plan(int layer, int kv_head) const;
+  bool is_local(int layer, int kv_head) const;
+  /// [n_layers * n_kv_heads], 1: local. Empty: none is, and the policy does not treat heads apart.
+  std::vector<std::uint8_t> local_heads() const;
+  /// [n_layers * n_kv_heads] that were solved for a density, or the decays that were learned; empty: there are none.
+  std::vector<float> thresholds() const;
+  std::vector<float> log_gamma() const;
+  /// [n_layers * n_kv_heads] where the policy's budget is divided, or was given; empty: every head has the policy's.
+  std::vector<std::int32_t> budgets() const;
+  /// What a request for the same run has to say of them: nothing where the run finds them itself again, at its prompt's end.
+  std::vector<std::int32_t> budgets_to_repeat() const;
   /// The parameters that hold at query q.
   const PolicySpec& policy_at(std::int32_t q) const;
 };

@@ -53,7 +53,8 @@ struct RunRequest {
   /// Of a text that is read only (the prompt; nothing is drawn): from its first token on the policy acts after every so
   /// many tokens, see engine/decode/forced_pass.h. 0: the prompt passes as the policy's runs have it.
   int chunk = 0;
-  std::vector<float> thresholds;  // of a run that is read again or goes on: RunRecord::thresholds, not solved anew
+  std::vector<float> thresholds;  // of a run that is read again or goes on: RunRecord::thresholds(), not solved anew
+  std::vector<std::int32_t> budgets;  // likewise RunRecord::budgets(), or given: tokens of each head, sinks included
 
   bool draws() const { return chunk == 0 && (!answer_ids || draw_on); }
 };
@@ -68,10 +69,11 @@ struct ScoreRequest {
   int prompt_len = 0;  // with ids: the first so many pass as the policy's runs have their prompts, the others one by
                        // one; 0: all are under the policy
   int chunk = 1;       // without prompt_len: the policy acts after every so many tokens
-  std::vector<float> thresholds;     // as RunRequest has them, with prompt_len
-  bool choices = false;              // also the likeliest tokens
-  std::optional<OracleSpec> oracle;  // also recall against this one, by a dense pass
-  bool output_error = false;         // also what eviction does to the output of attention, by one more pass
+  std::vector<float> thresholds;      // as RunRequest has them, with prompt_len
+  std::vector<std::int32_t> budgets;  // as RunRequest has them
+  bool choices = false;               // also the likeliest tokens
+  std::optional<OracleSpec> oracle;   // also recall against this one, by a dense pass
+  bool output_error = false;          // also what eviction does to the output of attention, by one more pass
 };
 
 }  // namespace kvscope

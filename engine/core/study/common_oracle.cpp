@@ -21,7 +21,7 @@ bool have_one_shape(const RunRecord& a, const RunRecord& b) {
 bool hold_the_same(const RunRecord& a, const RunRecord& b) {
   return !a.future_mass.empty() && !b.future_mass.empty() && a.oracle == b.oracle &&
          a.oracle_horizon == b.oracle_horizon && a.n_positions == b.n_positions && a.queries() == b.queries() &&
-         a.policy == b.policy && a.changes == b.changes && a.log_gamma == b.log_gamma && a.evict_at == b.evict_at;
+         a.policy == b.policy && a.changes == b.changes && a.heads == b.heads && a.evict_at == b.evict_at;
 }
 
 }  // namespace

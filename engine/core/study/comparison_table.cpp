@@ -62,14 +62,15 @@ ComparisonRow numbers(std::string name, double a, double b, std::string definiti
 /// How many heads keep everything, of B how many of them are A's as well; the heads themselves are on the board.
 ComparisonRow global_heads(const RunRecord& a, const RunRecord& b) {
   const auto count = [](const RunRecord& run) {
-    const auto n = std::ranges::count(run.local_heads, std::uint8_t{0});
-    return run.local_heads.empty() ? std::string(kNone)
-                                   : std::to_string(n) + " of " + std::to_string(run.local_heads.size());
+    const std::vector<std::uint8_t> local = run.local_heads();
+    const auto n = std::ranges::count(local, std::uint8_t{0});
+    return local.empty() ? std::string(kNone) : std::to_string(n) + " of " + std::to_string(local.size());
   };
   std::string of_b = count(b);
-  if (!a.local_heads.empty() && a.local_heads.size() == b.local_heads.size() && a.local_heads != b.local_heads) {
+  const std::vector<std::uint8_t> local_a = a.local_heads(), local_b = b.local_heads();
+  if (!local_a.empty() && local_a.size() == local_b.size() && local_a != local_b) {
     int same = 0;
-    for (std::size_t i = 0; i < a.local_heads.size(); ++i) same += a.local_heads[i] + b.local_heads[i] == 0;
+    for (std::size_t i = 0; i < local_a.size(); ++i) same += local_a[i] + local_b[i] == 0;
     of_b += ", " + std::to_string(same) + " shared with A";
   }
   return words("global heads", count(a), of_b);
@@ -189,7 +190,7 @@ ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::in
   const std::string gate_a = gate_of(a), gate_b = gate_of(b);
   if (gate_a + gate_b != "")
     table.asked.push_back(words("gate", gate_a.empty() ? kNone : gate_a, gate_b.empty() ? kNone : gate_b));
-  if (!a.local_heads.empty() || !b.local_heads.empty()) table.asked.push_back(global_heads(a, b));
+  if (!a.local_heads().empty() || !b.local_heads().empty()) table.asked.push_back(global_heads(a, b));
   if (a.chunk + b.chunk > 0)
     table.asked.push_back(words("acts after", describe_chunk(a.chunk), describe_chunk(b.chunk)));
   table.asked.push_back(words("sampling", sampling_text(a.sampling), sampling_text(b.sampling)));

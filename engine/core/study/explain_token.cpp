@@ -45,9 +45,7 @@ struct Question {
     return text;
   }
   std::int32_t out() const { return t + geometry.window; }
-  bool is_local() const {
-    return !run.local_heads.empty() && run.local_heads[layer * run.model.n_kv_heads + kv_head] != 0;
-  }
+  bool is_local() const { return run.is_local(layer, kv_head); }
 
   /// The contest of this head at query `at`, nullptr if none was recorded.
   const Contest* contest_at(std::int32_t at) const {

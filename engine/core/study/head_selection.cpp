@@ -89,9 +89,9 @@ bool asks_for_nothing(const HeadQuestion& question) {
 
 /// The heads that all runs had local in common; empty if they were no hybrids, or of different heads.
 std::vector<std::uint8_t> heads_of_runs(const std::vector<const RunRecord*>& runs) {
-  const auto& local = runs[0]->local_heads;
+  std::vector<std::uint8_t> local = runs[0]->local_heads();
   const bool common =
-      std::all_of(runs.begin(), runs.end(), [&](const RunRecord* r) { return r->local_heads == local; });
+      std::all_of(runs.begin(), runs.end(), [&](const RunRecord* r) { return r->local_heads() == local; });
   return common ? local : std::vector<std::uint8_t>();
 }
 

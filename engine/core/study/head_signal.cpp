@@ -48,10 +48,11 @@ HeadValues HeadSignal::deviation() const {
 HeadValues admitted_density(const RunRecord& run, const PolicySpec& gated) {
   const int q = run.queries() - 1, end = q - gated.geometry(run.n_positions).window + 1;
   check_long_enough(run, end);
+  const std::vector<float> log_gamma = run.log_gamma(), thresholds = run.thresholds();
   HeadIndex head{.n_layers = run.model.n_layers,
                  .n_kv_heads = run.model.n_kv_heads,
-                 .log_gamma = run.log_gamma,
-                 .thresholds = run.thresholds};
+                 .log_gamma = log_gamma,
+                 .thresholds = thresholds};
   HeadValues density;
   std::vector<std::int32_t> evict_at(static_cast<std::size_t>(run.queries()));
   for (head.layer = 0; head.layer < head.n_layers; ++head.layer) {

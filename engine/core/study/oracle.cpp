@@ -74,7 +74,7 @@ Oracle::Oracle(const RunRecord& run, const OracleSpec& spec) : run_(run), spec_(
   const RetentionGeometry geometry = run.geometry();
   n_sink_ = geometry.n_sink;
   window_ = geometry.window;
-  decays_.push_back({0, geometry.log_gamma, geometry.decay_stride, !run.log_gamma.empty()});
+  decays_.push_back({0, geometry.log_gamma, geometry.decay_stride, !run.log_gamma().empty()});
   for (const PolicyChange& change : run.changes) {
     const RetentionGeometry changed = change.policy.geometry(run.n_positions);
     const bool learned = decays_[0].learned && change.policy.value("decay") == run.policy.value("decay");

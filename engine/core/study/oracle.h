@@ -102,7 +102,7 @@ class Oracle {
   bool is_counted(std::span<const std::int32_t> evict_at, std::int32_t t) const;
   const Decay& decay_at(std::int32_t q) const;
   double log_gamma(const Decay& decay, int head) const {
-    return decay.learned ? run_.log_gamma[static_cast<std::size_t>(head)] : decay.log_gamma;
+    return decay.learned ? run_.heads[static_cast<std::size_t>(head)].log_gamma : decay.log_gamma;
   }
   /// Adds the eligible tokens of a head at q to `candidates`; returns how many of them the policy keeps.
   int gather(int head, std::int32_t q, std::vector<Candidate>& candidates) const;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "engine/core/policy/allocation.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/run_problems.h"
@@ -75,32 +76,64 @@ void check_scores(const RunRecord& run, int head, const RetentionGeometry& geome
   }
 }
 
-/// Those of the run if it asked the same question, else solved on its recorded scores, which were made under its policy.
-std::vector<float> thresholds_of(const RunRecord& run, const PolicySpec& spec, const RetentionGeometry& geometry) {
-  RetentionPlan plan = policy_of(spec).plan(spec, geometry);
-  if (plan.density == 0) return {};
+/// What differs between heads, as far as a preview knows it.
+struct HeadNumbers {
+  std::vector<float> thresholds, log_gamma;
+  std::vector<std::int32_t> budgets;
+  HeadIndex at(const RunRecord& run, int layer, int kv_head) const {
+    return {layer, kv_head, run.model.n_layers, run.model.n_kv_heads, log_gamma, thresholds, budgets};
+  }
+};
+
+bool asks_the_same(const RunRecord& run, const RetentionPlan& plan, const RetentionGeometry& geometry) {
   const RetentionGeometry recorded = run.geometry();
-  if (!run.thresholds.empty() && policy_of(run.policy).plan(run.policy, recorded) == plan &&
-      recorded.n_sink == geometry.n_sink && recorded.window == geometry.window)
-    return run.thresholds;
-  if (const auto local_heads = policy_of(spec).local_heads)
-    plan.local_heads = local_heads(spec, {run.model.n_layers, run.model.n_kv_heads, {}});
+  return policy_of(run.policy).plan(run.policy, recorded) == plan && recorded.n_sink == geometry.n_sink &&
+         recorded.window == geometry.window;
+}
+
+HeadSeries<float> scores_of_prompt(const RunRecord& run) {
   if (run.scores.empty()) {
-    refuse("what-if", "scores", "the run has no recorded scores", "scores to find a density's threshold",
+    refuse("what-if", "scores", "the run has no recorded scores", "scores to find a density's threshold, or budgets",
            "run again with a gate that scores tokens (--gate), or give the model, so that its gates score these "
            "tokens (--model)");
   }
   HeadSeries<float> scores = run.scores;
   scores.resize(static_cast<std::size_t>(run.prompt_len), std::nanf(""));
-  return solve_density(plan, geometry, scores, run.prompt_len, recorded_delay(run).value_or(0));
+  return scores;
+}
+
+/// Those of the run if it asked the same question, else solved on its recorded scores, which were made under its policy.
+std::vector<float> thresholds_of(const RunRecord& run, const PolicySpec& spec, const RetentionGeometry& geometry) {
+  RetentionPlan plan = policy_of(spec).plan(spec, geometry);
+  if (plan.density == 0) return {};
+  if (const std::vector<float> own = run.thresholds(); !own.empty() && asks_the_same(run, plan, geometry)) return own;
+  const std::size_t n_heads = static_cast<std::size_t>(run.model.n_layers) * run.model.n_kv_heads;
+  const HeadNumbers any{.thresholds = std::vector<float>(n_heads)};  // who is local does not depend on them
+  plan.heads = recorded_head_rules(spec, geometry, plan, any.at(run, 0, 0));
+  return solve_density(plan, geometry, scores_of_prompt(run), run.prompt_len, recorded_delay(run).value_or(0));
+}
+
+/// The budgets of heads that follow from scores, likewise; empty for a policy without.
+std::vector<std::int32_t> budgets_of(const RunRecord& run, const PolicySpec& spec, const RetentionGeometry& geometry,
+                                     const std::vector<float>& log_gamma) {
+  RetentionPlan plan = policy_of(spec).plan(spec, geometry);
+  if (!plan.allocation.by_score() || plan.source != ScoreSource::gate) return {};
+  if (!run.heads.empty() && asks_the_same(run, plan, geometry) && run.geometry().top_k == geometry.top_k) {
+    return run.budgets();
+  }
+  plan.heads = recorded_head_rules(spec, geometry, plan, HeadNumbers{.log_gamma = log_gamma}.at(run, 0, 0));
+  std::vector<std::int32_t> budgets =
+      solve_places(plan, geometry, scores_of_prompt(run), run.prompt_len, recorded_delay(run).value_or(0));
+  for (std::int32_t& budget : budgets) budget += geometry.n_sink + geometry.window;
+  return budgets;
 }
 
 /// Lifetimes and contests of `result`, each head by itself.
-void preview_of_heads(const RunRecord& run, const PolicySpec& spec, RunRecord& result) {
+void preview_of_heads(const RunRecord& run, const PolicySpec& spec, const HeadNumbers& numbers, RunRecord& result) {
   for (int layer = 0; layer < run.model.n_layers; ++layer) {
     for (int head = 0; head < run.model.n_kv_heads; ++head) {
       std::vector<Contest> contests;
-      const HeadIndex of_model{layer, head, run.model.n_layers, run.model.n_kv_heads, run.log_gamma, result.thresholds};
+      const HeadIndex of_model = numbers.at(run, layer, head);
       policy_lifetimes(spec, run.n_positions, of_model, scores_of(run, of_model.flat()), run.queries(),
                        result.evict_at.row(layer, head), &contests);
       for (Contest& contest : contests) {
@@ -113,29 +146,23 @@ void preview_of_heads(const RunRecord& run, const PolicySpec& spec, RunRecord& r
 }
 
 /// The same of a budget that all heads share; the prompt is dense, as that of a run would be.
-void preview_of_pool(const RunRecord& run, const PolicySpec& spec, RunRecord& result) {
-  const HeadIndex heads{0, 0, run.model.n_layers, run.model.n_kv_heads, run.log_gamma};
-  pooled_lifetimes(spec, {run.n_positions, run.prompt_len, run.queries()}, heads, run.scores,
+void preview_of_pool(const RunRecord& run, const PolicySpec& spec, const HeadNumbers& numbers, RunRecord& result) {
+  pooled_lifetimes(spec, {run.n_positions, run.prompt_len, run.queries()}, numbers.at(run, 0, 0), run.scores,
                    recorded_delay(run).value_or(0), result.evict_at, &result.contests);
 }
 
-/// The run as if this gate had scored it. Decays of its heads are those of the policy, if that asks for them.
-RunRecord scored_by(const RunRecord& run, const GateScores& gate, const PolicySpec& spec) {
+/// The run as if this gate had scored it.
+RunRecord scored_by(const RunRecord& run, const GateScores& gate) {
   RunRecord scored = run;
   scored.scores = gate.scores;
   scored.scorer = {.kind = gate.gate.kind, .delay = gate.gate.delay, .text = gate.text, .gate = gate.name};
-  scored.thresholds.clear();  // of other scores
-  scored.log_gamma = has_learned_decay(spec) ? gate.log_gamma : std::vector<float>();
-  if (has_learned_decay(spec) && gate.log_gamma.empty())
-    refuse("what-if", "decay", "learned, but the gate has no log_gamma", "decay=NUMBER", "");
+  scored.heads.clear();  // of other scores
   return scored;
 }
 
-RunRecord preview_of(const RunRecord& run, const PolicySpec& spec);
-
-}  // namespace
-
-namespace {
+/// `log_gamma`: the heads' own decays, where they are known.
+RunRecord preview_of(const RunRecord& run, const PolicySpec& spec, const std::vector<float>& log_gamma,
+                     const std::vector<std::int32_t>& budgets);
 
 ScoreSource source_of(const PolicySpec& spec) { return policy_of(spec).plan(spec, {}).source; }
 
@@ -150,19 +177,21 @@ bool lacks_scores(const RunRecord& run, const PolicySpec& asked, std::string_vie
   return run.scores.empty() || nothing_scored || run.scorer.kind == "random" || !reads_scores_of(run, asked);
 }
 
-RunRecord what_if(const RunRecord& run, const PolicySpec& asked, const ScoresOfGates& gates) {
+RunRecord what_if(const RunRecord& run, const PolicySpec& asked, const ScoresOfGates& gates,
+                  const std::vector<std::int32_t>& budgets) {
   const GateScores* gate = scores_of(gates, policy_of(asked).info.gates);
   if (gate == nullptr || !lacks_scores(run, asked, gate->gate.kind, gate->name))
-    return preview_of(run, policy_after(asked, run.policy));
+    return preview_of(run, policy_after(asked, run.policy), run.log_gamma(), budgets);
   const HeadsOfModel shape{run.model.n_layers, run.model.n_kv_heads};
   const PolicySpec spec = policy_on(asked, shape, {.scorers = {gate->gate}, .heads = {}});
   check_gate_scores({*gate}, run.model, run.n_tokens());
-  return preview_of(scored_by(run, *gate, spec), spec);
+  return preview_of(scored_by(run, *gate), spec, gate->log_gamma, budgets);
 }
 
 namespace {
 
-RunRecord preview_of(const RunRecord& run, const PolicySpec& spec) {
+RunRecord preview_of(const RunRecord& run, const PolicySpec& spec, const std::vector<float>& log_gamma,
+                     const std::vector<std::int32_t>& budgets) {
   const RetentionGeometry geometry = spec.geometry(run.n_positions);
   const bool needs_scores = policy_of(spec).plan(spec, geometry).source == ScoreSource::gate;
   if (needs_scores) check_gate(run, spec);
@@ -175,19 +204,17 @@ RunRecord preview_of(const RunRecord& run, const PolicySpec& spec) {
   result.contests.clear();
   result.reads.clear();
   result.changes.clear();
-  result.thresholds = thresholds_of(run, spec, geometry);
+  const HeadNumbers numbers{.thresholds = thresholds_of(run, spec, geometry),
+                            .log_gamma = log_gamma,
+                            .budgets = budgets.empty() ? budgets_of(run, spec, geometry, log_gamma) : budgets};
   result.evict_at = LifetimeMap(run.model.n_layers, run.model.n_kv_heads);
   result.evict_at.resize(run.ids.size(), kUndecided);
   if (policy_of(spec).plan(spec, geometry).is_pooled()) {
-    preview_of_pool(run, spec, result);
+    preview_of_pool(run, spec, numbers, result);
   } else {
-    preview_of_heads(run, spec, result);
+    preview_of_heads(run, spec, numbers, result);
   }
-  const Policy& policy = policy_of(spec);
-  result.local_heads.clear();
-  if (!has_learned_decay(spec)) result.log_gamma.clear();
-  if (policy.local_heads != nullptr)
-    result.local_heads = policy.local_heads(spec, {run.model.n_layers, run.model.n_kv_heads, {}});
+  result.heads = recorded_head_rules(spec, geometry, policy_of(spec).plan(spec, geometry), numbers.at(run, 0, 0));
   result.output_error = OutputError();  // of the recorded lifetimes: a preview measures nothing
   result.recall_so_far.clear();         // that of the policy which ran
   // The mass of a token is its mean over queries from t + window on: that of another window is not known.

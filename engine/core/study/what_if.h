@@ -1,6 +1,8 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/core/record/gate_scores.h"
 #include "engine/core/record/run_record.h"
@@ -27,7 +29,10 @@ namespace kvscope {
 /// A policy that reads no scores may have any window; future_mass and oracle are left empty then, as they belong to the
 /// old one. `asked` holds for the whole run: the result has no changes of the policy, and no page reads, which need the
 /// keys.
-RunRecord what_if(const RunRecord& run, const PolicySpec& asked, const ScoresOfGates& gates = {});
+///
+/// `budgets`: of each head, given as RunRequest::budgets; empty: what the policy says.
+RunRecord what_if(const RunRecord& run, const PolicySpec& asked, const ScoresOfGates& gates = {},
+                  const std::vector<std::int32_t>& budgets = {});
 
 /// Whether `asked` reads scores, and the run recorded none that it could read. Kind and name are those of the gate that a run of
 /// `asked` would be scored by: scores of another kind, or of another gate of that kind, are not what it would see. Empty: not

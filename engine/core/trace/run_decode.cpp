@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/core/record/check.h"
+#include "engine/core/support/text.h"
 #include "engine/core/trace/run_block.h"
 #include "engine/core/trace/run_derived.h"
 #include "engine/core/trace/run_table.h"
@@ -41,7 +42,10 @@ class Decoder {
     run_.model = model_;
     decode_scalars();
     decode_tokens();
+    // Of older files what the policy says; what was asked may say "as the heads have it".
+    if (block_.version >= 7) decode_heads();
     decode_texts();
+    if (block_.version < 7) decode_heads();
     visit_series(run_, [&](auto& series, Dataset values, Dataset lengths, auto) {
       if (schema(values).is_in(block_.version)) decode_series(series, values, lengths);
       if (spent_) std::vector<std::byte>().swap((*spent_)[values]);
@@ -102,34 +106,31 @@ class Decoder {
     run_.status = static_cast<RunStatus>(status);
     const auto recall = block_.values<float>(Dataset::recall_so_far);
     if (flag(Dataset::recall_known)) run_.recall_so_far.assign(recall.begin(), recall.end());
-    decode_local_heads();
-    decode_log_gamma();
-    decode_thresholds();
   }
 
-  void decode_local_heads() {
-    const auto local = block_.values<std::uint8_t>(Dataset::local_heads);
-    if (std::ranges::all_of(local, [](std::uint8_t value) { return value == kHeadsAlike; })) return;
-    for (const auto value : local)
-      if (value > 1) fail(Dataset::local_heads, std::to_string(value), "0 or 1, or 255 for all heads");
-    run_.local_heads.assign(local.begin(), local.end());
-  }
-
-  /// One number a head; NaN for all of them says that the run has none.
-  std::vector<float> numbers_of_heads(Dataset dataset, const char* expected) {
-    const auto values = block_.values<float>(dataset);
-    const auto is_nan = [](float value) { return std::isnan(value); };
-    if (std::ranges::all_of(values, is_nan)) return {};
-    if (std::ranges::any_of(values, is_nan)) fail(dataset, "NaN", expected);
-    return {values.begin(), values.end()};
-  }
-
-  void decode_log_gamma() {
-    run_.log_gamma = numbers_of_heads(Dataset::head_log_gamma, "0 or less, or NaN for all heads");
-  }
-
-  void decode_thresholds() {
-    run_.thresholds = numbers_of_heads(Dataset::head_threshold, "a number, or NaN for all heads");
+  /// The rules of heads. Before version 7 a file has columns for what differs alone, each by itself.
+  void decode_heads() {
+    int n_columns = 0, n_known = 0;
+    visit_head_columns([&](Dataset id, auto member, auto alike) {
+      if (!schema(id).is_in(block_.version)) return;
+      ++n_columns;
+      const auto values = block_.values<decltype(alike)>(id);
+      const auto is_alike = [&](auto value) { return value == alike || (value != value && alike != alike); };
+      if (std::ranges::all_of(values, is_alike)) return;
+      if (std::ranges::any_of(values, is_alike))
+        fail(id, number_text(alike), "a value for each head, or " + number_text(alike) + " for all heads");
+      ++n_known;
+      if (run_.heads.empty()) run_.heads.assign(values.size(), block_.version < 7 ? rule_before_7(run_) : HeadRule{});
+      for (std::size_t head = 0; head < values.size(); ++head)
+        run_.heads[head].*member = static_cast<std::decay_t<decltype(HeadRule{}.*member)>>(values[head]);
+    });
+    if (block_.version < 7) {
+      for (HeadRule& head : run_.heads)
+        if (head.is_local()) head.top_k = 0;
+    } else if (n_known != 0 && n_known != n_columns) {
+      fail(Dataset::head_top_k, std::to_string(n_known) + " of the columns of heads with values",
+           "values in all of them, or in none");
+    }
   }
 
   void decode_tokens() {

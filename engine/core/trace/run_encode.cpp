@@ -149,9 +149,11 @@ RunBlock encode_run(const RunRecord& run, const Extents& filled, int number) {
   block.set(Dataset::status, static_cast<std::uint8_t>(run.status));
   block.set(Dataset::recall_known, static_cast<std::uint8_t>(!run.recall_so_far.empty()));
   encode_heads(block, run.recall_so_far, kNaN, Dataset::recall_so_far);
-  encode_heads(block, run.local_heads, kHeadsAlike, Dataset::local_heads);
-  encode_heads(block, run.log_gamma, kNaN, Dataset::head_log_gamma);
-  encode_heads(block, run.thresholds, kNaN, Dataset::head_threshold);
+  visit_head_columns([&](Dataset id, auto member, auto alike) {
+    std::vector<decltype(alike)> values;
+    for (const HeadRule& head : run.heads) values.push_back(as_number(head.*member));
+    encode_heads(block, std::move(values), alike, id);
+  });
   visit_series(run, [&](const auto& series, Dataset values, Dataset lengths, auto mark) {
     encode_series(block, series, mark, values, lengths);
   });

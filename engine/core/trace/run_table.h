@@ -13,7 +13,7 @@
 
 namespace kvscope::trace {
 
-/// Stands in all of local_heads where the policy does not treat heads apart.
+/// Stands in all of local_heads where all heads have the policy's one rule.
 inline constexpr std::uint8_t kHeadsAlike = 255;
 
 /// How a member is stored: whole numbers as int32, flags as a byte, the rest as it is.
@@ -72,6 +72,17 @@ void visit_contest_columns(Visit&& visit) {
   visit(Dataset::contest_newcomer_effective, &Contest::newcomer_effective);
   visit(Dataset::contest_boundary_effective, &Contest::boundary_effective);
   visit(Dataset::contest_evicted, &Contest::evicted);
+}
+/// Calls visit(dataset, member pointer, what stands there where all heads are alike) for each column of the heads' rules.
+template <typename Visit>
+void visit_head_columns(Visit&& visit) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  visit(Dataset::local_heads, &HeadRule::locality, kHeadsAlike);
+  visit(Dataset::head_log_gamma, &HeadRule::log_gamma, kNaN);
+  visit(Dataset::head_threshold, &HeadRule::threshold, kNaN);
+  visit(Dataset::head_n_sink, &HeadRule::n_sink, std::int32_t{-1});
+  visit(Dataset::head_window, &HeadRule::window, std::int32_t{-1});
+  visit(Dataset::head_top_k, &HeadRule::top_k, std::int32_t{-1});
 }
 template <typename Visit>
 void visit_read_columns(Visit&& visit) {

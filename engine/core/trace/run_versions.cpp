@@ -69,8 +69,17 @@ void forget_rivals(RunRecord& run) {
 
 }  // namespace
 
+HeadRule rule_before_7(const RunRecord& run) {
+  try {
+    const RetentionGeometry geometry = run.geometry();
+    return rule_of(geometry, policy_of(run.policy).plan(run.policy, geometry).threshold);
+  } catch (const Error&) {  // a budget that does not fit so few positions
+    return {};
+  }
+}
+
 void upgrade(RunRecord& run, int version, std::string_view command_line) {
-  if (version < 2) run.scorer = scorer_of(run.scorer.text);  // local_heads: not known
+  if (version < 2) run.scorer = scorer_of(run.scorer.text);
   if (version < 3) {
     exchange_means(run.oracle);
     sums_to_means(run);

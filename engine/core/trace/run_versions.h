@@ -8,6 +8,8 @@
 
 namespace kvscope::trace {
 
+/// The rule of heads whose file says nothing else of them: what the policy's parameters give.
+HeadRule rule_before_7(const RunRecord& run);
 /// Makes of a run as a file of that version has it one of this version. `command_line`: what the file has of it.
 void upgrade(RunRecord& run, int version, std::string_view command_line);
 /// What a file of that version has of numbers that were made by other definitions than today's; empty if nothing.

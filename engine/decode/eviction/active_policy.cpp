@@ -4,6 +4,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "engine/core/policy/allocation.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/run_problems.h"
 #include "engine/scorer/loaded_model.h"
@@ -62,41 +63,30 @@ PolicySpec ActivePolicy::resolved(const PolicySpec& asked, const LoadedModel& mo
   return policy_on(asked, {model.config().n_layers, model.config().n_kv_heads}, model.gate_numbers());
 }
 
-/// Of each head; empty if the policy has a decay of its own.
-std::vector<float> ActivePolicy::learned_decay(const PolicySpec& spec) const {
-  if (!has_learned_decay(spec)) return {};
-  const LoadedGate* gate = model_.gate(policy_of(spec).info.gates);
-  if (gate != nullptr && !gate->log_gamma.empty()) return gate->log_gamma;
-  throw Error({.file = spec.to_string(),
-               .where = "decay",
-               .found = "learned, but the gate has no log_gamma",
-               .expected = "a gate with a decay for each KV head, or decay=NUMBER"});
-}
-
 RetentionPlan ActivePolicy::make_plan(const PolicySpec& spec, const RetentionGeometry& geometry) const {
-  const Policy& policy = policy_of(spec);
-  RetentionPlan plan = policy.plan(spec, geometry);
-  plan.log_gamma = learned_decay(spec);
-  if (plan.density > 0) {
-    if (first_.thresholds.empty()) throw not_solved(spec);
-    plan.thresholds = first_.thresholds;
-  }
-  if (forced_chunk_ > 0) plan.dense_prefill = false;
-  if (policy.local_heads == nullptr) return plan;
+  RetentionPlan plan = policy_of(spec).plan(spec, geometry);
+  const LoadedGate* gate = has_learned_decay(spec) ? model_.gate(policy_of(spec).info.gates) : nullptr;
   const ModelConfig& config = model_.config();
+  KnownHeads known{.n_layers = config.n_layers,
+                   .n_kv_heads = config.n_kv_heads,
+                   .alpha = model_.heads().alpha,
+                   .thresholds = first_.thresholds,
+                   .budgets = first_.budgets};
+  if (gate != nullptr) known.log_gamma = gate->log_gamma;
   try {
-    plan.local_heads = policy.local_heads(spec, {config.n_layers, config.n_kv_heads, model_.heads().alpha});
+    plan.heads = head_rules(spec, geometry, plan, known);
   } catch (const std::invalid_argument&) {
     throw Error({.file = spec.to_string(),
                  .found = "a model without a head directory",
                  .expected = "full_attention_heads.tsv and config.json from DuoAttention or kvscope heads",
                  .hint = "load one with --gate FOLDER"});
   }
+  if (forced_chunk_ > 0) plan.dense_prefill = false;
   return plan;
 }
 
-void ActivePolicy::change(const PolicySpec& wanted, const std::function<bool(const PolicySpec&)>& accepts) {
-  const PolicySpec spec = resolved(wanted, model_);
+void ActivePolicy::check_change(const PolicySpec& spec, const RetentionGeometry& geometry, const RetentionPlan& plan,
+                                const std::function<bool(const PolicySpec&)>& accepts) const {
   const auto refuse = [&](const std::string& what) {
     throw Error(
         {.code = ExitCode::usage,
@@ -107,19 +97,55 @@ void ActivePolicy::change(const PolicySpec& wanted, const std::function<bool(con
          .hint = "stop the run and start it again"});
   };
   if (spec.name != spec_.name) refuse("name");
-  const RetentionGeometry geometry = spec.geometry(n_positions_);
   if (geometry.n_sink != geometry_.n_sink) refuse("sinks");
   if (geometry.window != geometry_.window) refuse("window");
-  if (geometry.top_k > geometry_.top_k) refuse("budget");
-  RetentionPlan plan = make_plan(spec, geometry);
+  const bool was_found = !first_.budgets.empty() || plan.allocation.by_score();
+  if (geometry.top_k > geometry_.top_k || (was_found && geometry.top_k != geometry_.top_k)) refuse("budget");
+  for (int head = 0; head < model_.config().n_layers * model_.config().n_kv_heads; ++head) {
+    if (plan.of_head(geometry, head).top_k > plan_.of_head(geometry_, head).top_k) refuse("budget");
+    if (plan.is_local(head) != plan_.is_local(head)) refuse("parameters");
+  }
   RetentionPlan allowed = plan_;
   allowed.threshold = plan.threshold;
-  if (plan.density == 0) allowed.density = 0, allowed.density_per_head = plan.density_per_head, allowed.thresholds = {};
-  allowed.log_gamma = plan.log_gamma;
+  if (plan.density == 0) allowed.density = 0, allowed.density_per_head = plan.density_per_head;
+  allowed.heads = plan.heads;
   if (plan != allowed || !accepts(spec)) refuse("parameters");
+}
+
+void ActivePolicy::change(const PolicySpec& wanted, const std::function<bool(const PolicySpec&)>& accepts) {
+  const PolicySpec spec = resolved(wanted, model_);
+  if (spec.name != spec_.name) check_change(spec, geometry_, plan_, accepts);
+  const RetentionGeometry geometry = spec.geometry(n_positions_);
+  RetentionPlan plan = make_plan(spec, geometry);
+  if (plan.allocation.by_score() && !plan_.heads.empty()) {  // what scores have found stays
+    if (plan.heads.empty()) plan.heads.assign(plan_.heads.size(), kvscope::rule_of(geometry, plan.threshold));
+    for (std::size_t i = 0; i < plan.heads.size(); ++i) plan.heads[i].top_k = plan_.heads[i].top_k;
+  }
+  check_change(spec, geometry, plan, accepts);
   spec_ = spec;
   geometry_ = geometry;
   plan_ = std::move(plan);
+  ++version_;
+}
+
+int ActivePolicy::greatest_budget() const {
+  if (plan_.heads.empty()) return geometry_.budget();
+  return std::ranges::max(plan_.heads, {}, &HeadRule::budget).budget();
+}
+
+bool ActivePolicy::divides_budget() const {
+  return plan_.allocation.by_score() || std::ranges::any_of(plan_.heads, [&](const HeadRule& head) {
+           return head.budget() != plan_.heads.front().budget();
+         });
+}
+
+void ActivePolicy::set_places(int layer, const std::vector<int>& places) {
+  const ModelConfig& config = model_.config();
+  if (plan_.heads.empty())
+    plan_.heads.assign(static_cast<std::size_t>(config.n_layers) * config.n_kv_heads,
+                       kvscope::rule_of(geometry_, plan_.threshold));
+  for (std::size_t head = 0; head < places.size(); ++head)
+    plan_.heads[static_cast<std::size_t>(layer) * config.n_kv_heads + head].top_k = places[head];
   ++version_;
 }
 
@@ -151,15 +177,21 @@ std::vector<float> ActivePolicy::solved_thresholds(const HeadSeries<float>& scor
   return solve_density(plan_, geometry_, scores, n_tokens, scorer_->delay());
 }
 
+std::vector<std::int32_t> ActivePolicy::solved_budgets(const HeadSeries<float>& scores, int n_tokens) const {
+  std::vector<std::int32_t> budgets = solve_places(plan_, geometry_, scores, n_tokens, scorer_->delay());
+  for (std::int32_t& budget : budgets) budget += geometry_.n_sink + geometry_.window;
+  return budgets;
+}
+
 double ActivePolicy::error_of(std::span<const float> thresholds, const HeadSeries<float>& scores, int n_tokens) const {
   return density_error(plan_, geometry_, thresholds, scores, n_tokens, scorer_->delay());
 }
 
 int ActivePolicy::answer_slots() const {
   if (plan_.admission == Admission::least) {
-    return std::min(geometry_.budget() + std::max(1, forced_chunk_), n_positions_);
+    return std::min(greatest_budget() + std::max(1, forced_chunk_), n_positions_);
   }
-  return plan_.has_fixed_budget() ? std::min(geometry_.budget(), n_positions_) : n_positions_;
+  return plan_.has_fixed_budget() ? std::min(greatest_budget(), n_positions_) : n_positions_;
 }
 
 }  // namespace kvscope::engine

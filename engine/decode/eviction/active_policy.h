@@ -18,7 +18,8 @@ class LoadedModel;
 /// What has been found of a text before the policy begins on it; empty of a policy that asks for nothing.
 struct FirstPass {
   std::shared_ptr<const TokenScorer> future;  // of a plan that goes by the future, what gives its scores
-  std::vector<float> thresholds;              // of a plan with a density: RetentionPlan::thresholds
+  std::vector<float> thresholds;              // of a plan with a density, or given: KnownHeads::thresholds
+  std::vector<std::int32_t> budgets;  // of a plan that divides its budget by scores, or given: KnownHeads::budgets
 };
 
 /// Who stays, for the chunks of a prompt and for decode steps. Both decide alike: for a plan with a sparse prefill, n
@@ -53,15 +54,32 @@ class ActivePolicy {
   kernels::RetainRule rule() const;
   /// Of a head; rule() is threshold.
   float threshold(int head) const;
-  bool treats_heads_apart() const { return !plan_.local_heads.empty(); }
+  /// What a head may hold, and the most that any head may.
+  int budget(int head) const { return plan_.of_head(geometry_, head).budget(); }
+  int greatest_budget() const;
+  /// Whether the budgets of heads differ, or may come to.
+  bool divides_budget() const;
+  /// Whether the eviction method is to find the budgets, when its scores are there.
+  bool finds_budgets() const {
+    return plan_.allocation.by_score() && plan_.source != ScoreSource::gate && first_.budgets.empty();
+  }
+  /// The budgets of a layer's heads from here on, as places beside sinks and window. Only for a plan that divides its budget
+  /// by scores.
+  void set_places(int layer, const std::vector<int>& places);
+  bool treats_heads_apart() const { return plan_.has_local_heads(); }
   /// solve_density() and density_error() of the plan on the scores that a text of n_tokens had.
   std::vector<float> solved_thresholds(const HeadSeries<float>& scores, int n_tokens) const;
   double error_of(std::span<const float> thresholds, const HeadSeries<float>& scores, int n_tokens) const;
-  bool has_head_thresholds() const { return treats_heads_apart() || !plan_.thresholds.empty(); }
+  /// solve_places() of the plan on the scores that a text of n_tokens had, as budgets.
+  std::vector<std::int32_t> solved_budgets(const HeadSeries<float>& scores, int n_tokens) const;
+  bool has_head_thresholds() const { return treats_heads_apart() || plan_.density > 0; }
   /// Tokens of a text after which the policy acts, from the first on; 0: it is a run's prompt and answer.
   int forced_chunk() const { return forced_chunk_; }
-  /// Whether what is decided within a chunk takes effect at its end.
-  bool defers() const { return forced_chunk_ > 1; }
+  /// Whether what is decided within a chunk takes effect at its end. The kernel decides token by token, but the budgets of
+  /// heads that follow from scores are found between two queries.
+  bool defers() const {
+    return forced_chunk_ > 1 || (forced_chunk_ == 1 && plan_.admission == Admission::least && finds_budgets());
+  }
   /// Whether the prompt's queries see all of it, so that nothing is decided before its end, and nobody asks for its scores:
   /// tokens that compete for a pool afterwards have to be scored.
   bool prefills_densely() const {
@@ -78,7 +96,7 @@ class ActivePolicy {
   int prompt_slots() const { return prefills_densely() ? n_positions_ : answer_slots(); }
   int answer_slots() const;
   /// Whether every head comes to use answer_slots(), so that pages may be taken once and memory stays as it is.
-  bool has_fixed_budget() const { return plan_.has_fixed_budget(); }
+  bool has_fixed_budget() const { return plan_.has_fixed_budget() && !divides_budget(); }
 
   /// The rule as a sparse prompt wants it: lifetimes of one head, decision by decision, on the host.
   std::unique_ptr<LifetimeRule> lifetime_rule(int head) const {
@@ -87,7 +105,8 @@ class ActivePolicy {
 
  private:
   RetentionPlan make_plan(const PolicySpec& spec, const RetentionGeometry& geometry) const;
-  std::vector<float> learned_decay(const PolicySpec& spec) const;
+  void check_change(const PolicySpec& spec, const RetentionGeometry& geometry, const RetentionPlan& plan,
+                    const std::function<bool(const PolicySpec&)>& accepts) const;
 
   const LoadedModel& model_;
   PolicySpec spec_;

@@ -92,7 +92,7 @@ void ExpectedAttention::after_step(int prompt_len, int n_tokens, StepFacts* fact
 }
 
 void ExpectedAttention::after_chunk(int n_tokens, StepFacts* facts) {
-  if (!exceeds(state_, state_.policy.geometry().budget())) return;
+  if (!exceeds_budget(state_)) return;
   compress(n_tokens, state_.policy.forced_chunk(), false, facts);
 }
 
@@ -104,14 +104,8 @@ bool ExpectedAttention::accepts(const PolicySpec& next) const {
 }
 
 void ExpectedAttention::compress(int n_tokens, int n_more, bool of_prompt, StepFacts* facts) {
-  const int budget = state_.policy.geometry().budget();
   keep_best(
-      state_,
-      {.n_tokens = n_tokens,
-       .budget = budget,
-       .max_slots = std::min(budget + n_more, state_.n_positions),
-       .fixed_from = n_tokens,
-       .with_values = true},
+      state_, {.n_tokens = n_tokens, .fixed_from = n_tokens, .n_more = n_more, .with_values = true},
       [&](int layer, const OrderedLayer& tokens) { return scores(layer, tokens, n_tokens, of_prompt); }, facts);
 }
 

@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/core/policy/allocation.h"
+
 namespace kvscope::engine {
 namespace {
 
@@ -70,6 +72,12 @@ std::int64_t HeadTokens::n_free() const {
   return static_cast<std::int64_t>(worth.size()) - std::count(worth.begin(), worth.end(), kInfinity);
 }
 
+std::vector<float> HeadTokens::free_worth() const {
+  std::vector<float> out;
+  std::ranges::copy_if(worth, std::back_inserter(out), [](float one) { return one != kInfinity; });
+  return out;
+}
+
 std::vector<char> HeadTokens::best(std::int64_t n) const {
   std::vector<std::size_t> order(worth.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -81,8 +89,8 @@ std::vector<char> HeadTokens::best(std::int64_t n) const {
   return stays;
 }
 
-void evict(SequenceState& state, int n_tokens, int max_slots, bool with_values, const Score& score,
-           const Choose& choose, StepFacts* facts) {
+void evict(SequenceState& state, int n_tokens, const std::function<int()>& max_slots, bool with_values,
+           const Score& score, const Choose& choose, StepFacts* facts) {
   const ModelConfig& config = state.model.config();
   std::vector<OrderedLayer> layers = ordered(state);
   std::vector<at::Tensor> of_layers;
@@ -97,10 +105,16 @@ void evict(SequenceState& state, int n_tokens, int max_slots, bool with_values, 
   for (int layer = 0; layer < config.n_layers; ++layer) {
     const OrderedLayer& tokens = layers[static_cast<std::size_t>(layer)];
     const at::Tensor scores = all[layer];
+    std::vector<HeadTokens> heads;
     for (int head = 0; head < config.n_kv_heads; ++head) {
       const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
       const float* row = scores.data_ptr<float>() + head * scores.size(1);
-      const std::vector<char> stays = choose({positions, {row, row + positions.size()}});
+      heads.push_back({positions, {row, row + positions.size()}});
+    }
+    const std::vector<std::vector<char>> of_heads = choose(layer, std::move(heads));
+    for (int head = 0; head < config.n_kv_heads; ++head) {
+      const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
+      const std::vector<char>& stays = of_heads[static_cast<std::size_t>(head)];
       keep.emplace_back();
       for (std::size_t i = 0; i < positions.size(); ++i) {
         if (stays[i]) {
@@ -111,26 +125,55 @@ void evict(SequenceState& state, int n_tokens, int max_slots, bool with_values, 
       }
     }
   }
-  state.keep_only(keep, max_slots);
+  state.keep_only(keep, max_slots());
 }
+
+namespace {
+
+/// AdaKV: the places of a layer's heads from what their tokens are worth. Who is protected is in no contest.
+void divide(SequenceState& state, int layer, const std::vector<HeadTokens>& heads) {
+  const RetentionPlan& plan = state.policy.plan();
+  const int n_heads = static_cast<int>(heads.size());
+  int sum = 0;
+  std::vector<std::vector<float>> worth;
+  for (int head = 0; head < n_heads; ++head) {
+    worth.push_back(heads[static_cast<std::size_t>(head)].free_worth());
+    sum += plan.of_head(state.policy.geometry(), layer * n_heads + head).top_k;
+  }
+  state.policy.set_places(layer, ada_places(worth, sum / n_heads, plan.allocation.safeguard));
+}
+
+}  // namespace
 
 void keep_best(SequenceState& state, const Keep& keep, const Score& score, StepFacts* facts) {
   const int n_sink = state.policy.geometry().n_sink;
+  const bool divides = keep.divides && state.policy.finds_budgets();
+  const auto max_slots = [&] {
+    const ActivePolicy& policy = state.policy;
+    if (policy.plan().has_fixed_budget()) return policy.answer_slots();
+    return std::min(std::min(policy.greatest_budget(), keep.n_tokens) + keep.n_more, state.n_positions);
+  };
   evict(
-      state, keep.n_tokens, keep.max_slots, keep.with_values, score,
-      [&](HeadTokens tokens) {
-        tokens.protect(n_sink, keep.fixed_from);
-        return tokens.best(keep.budget);
+      state, keep.n_tokens, max_slots, keep.with_values, score,
+      [&](int layer, std::vector<HeadTokens> heads) {
+        for (HeadTokens& tokens : heads) tokens.protect(n_sink, keep.fixed_from);
+        if (divides) divide(state, layer, heads);
+        std::vector<std::vector<char>> stays;
+        for (const HeadTokens& tokens : heads) {
+          const int head = layer * static_cast<int>(heads.size()) + static_cast<int>(stays.size());
+          stays.push_back(tokens.best(state.policy.budget(head)));
+        }
+        return stays;
       },
       facts);
+  if (divides && facts != nullptr) facts->heads = state.policy.plan().heads;
 }
 
-bool exceeds(const SequenceState& state, int budget) {
+bool exceeds_budget(const SequenceState& state) {
   const ModelConfig& config = state.model.config();
-  for (int layer = 0; layer < config.n_layers; ++layer) {
-    for (int head = 0; head < config.n_kv_heads; ++head) {
-      if (state.cache.n_slots(layer, head) > budget) return true;
-    }
+  for (int head = 0; head < config.n_layers * config.n_kv_heads; ++head) {
+    if (state.cache.n_slots(head / config.n_kv_heads, head % config.n_kv_heads) > state.policy.budget(head))
+      return true;
   }
   return false;
 }
@@ -158,12 +201,10 @@ void evict_to_budget(SequenceState& state, int n_tokens, StepFacts* facts) {
     return worth;
   };
   // The token that leaves the window at the next query has its contest there.
-  keep_best(state,
-            {.n_tokens = n_tokens,
-             .budget = geometry.budget(),
-             .max_slots = state.policy.answer_slots(),
-             .fixed_from = n_tokens - (decays ? geometry.window : plan.protect)},
-            score, facts);
+  keep_best(
+      state,
+      {.n_tokens = n_tokens, .fixed_from = n_tokens - (decays ? geometry.window : plan.protect), .divides = false},
+      score, facts);
 }
 
 }  // namespace kvscope::engine

@@ -26,6 +26,8 @@ struct HeadTokens {
   void protect(int n_sink, int from);
   /// How many are not protected.
   std::int64_t n_free() const;
+  /// What those are worth, in the order of positions.
+  std::vector<float> free_worth() const;
   /// Whether each is among the n best; of equals the older. The protected are, whatever n is.
   std::vector<char> best(std::int64_t n) const;
 };
@@ -33,23 +35,25 @@ struct HeadTokens {
 /// How much each token of a layer is worth, [n_kv_heads, most()] float32, in the order of `tokens`; on the device, and without waiting for it,
 /// where it can.
 using Score = std::function<at::Tensor(int layer, const OrderedLayer& tokens)>;
-/// Who of a head stays.
-using Choose = std::function<std::vector<char>(HeadTokens tokens)>;
+/// Who stays of each head of a layer, [n_kv_heads][tokens of the head].
+using Choose = std::function<std::vector<std::vector<char>>(int layer, std::vector<HeadTokens> heads)>;
 
-/// Scores every layer, lets `choose` say who stays, and leaves only these, in a cache of max_slots slots a head; the
-/// others have evict_at = n_tokens, the positions so far. facts of all of these: null to note nothing.
-void evict(SequenceState& state, int n_tokens, int max_slots, bool with_values, const Score& score,
-           const Choose& choose, StepFacts* facts);
+/// Scores every layer, lets `choose` say who stays, and leaves only these, in a cache of max_slots() slots a head, which is
+/// asked when all have chosen; the others have evict_at = n_tokens, the positions so far. facts of all of these: null to note nothing.
+void evict(SequenceState& state, int n_tokens, const std::function<int()>& max_slots, bool with_values,
+           const Score& score, const Choose& choose, StepFacts* facts);
 
-/// Of every head the sinks, the tokens from position fixed_from on, and the best others stay, `budget` in all.
+/// Of every head the sinks, the tokens from position fixed_from on, and the best others stay, its budget in all.
 struct Keep {
-  int n_tokens, budget, max_slots, fixed_from;
+  int n_tokens, fixed_from;
+  int n_more = 0;            // tokens that come before anything leaves again, unless the rule evicts at every step
   bool with_values = false;  // what score() asks for
+  bool divides = true;       // by these scores, where the policy divides its budget by any
 };
 void keep_best(SequenceState& state, const Keep& keep, const Score& score, StepFacts* facts);
 
-/// Whether a head holds more than `budget` tokens.
-bool exceeds(const SequenceState& state, int budget);
+/// Whether a head holds more than its budget.
+bool exceeds_budget(const SequenceState& state);
 
 /// What the slots' priorities say of the tokens, as a Score.
 at::Tensor priorities(const SequenceState& state, int layer, const OrderedLayer& tokens);

@@ -65,25 +65,15 @@ void LeastAttention::after_attention(const LayerStep& step) {
 void LeastAttention::after_prompt(int prompt_len, StepFacts* facts) {
   const RetentionPlan& plan = state_.policy.plan();
   if (!plan.dense_prefill) return;
-  const RetentionGeometry& geometry = state_.policy.geometry();
   keep_best(
-      state_,
-      {.n_tokens = prompt_len,
-       .budget = geometry.budget(),
-       .max_slots = state_.policy.answer_slots(),
-       .fixed_from = prompt_len - plan.protect},
+      state_, {.n_tokens = prompt_len, .fixed_from = prompt_len - plan.protect},
       [&](int layer, const OrderedLayer& tokens) { return prompt_scores(layer, tokens, prompt_len); }, facts);
 }
 
 void LeastAttention::after_chunk(int n_tokens, StepFacts* facts) {
-  const int budget = state_.policy.geometry().budget();
-  if (!state_.policy.defers() || !exceeds(state_, budget)) return;
+  if (!state_.policy.defers() || !exceeds_budget(state_)) return;
   keep_best(
-      state_,
-      {.n_tokens = n_tokens,
-       .budget = budget,
-       .max_slots = state_.policy.answer_slots(),
-       .fixed_from = n_tokens - state_.policy.plan().protect},
+      state_, {.n_tokens = n_tokens, .fixed_from = n_tokens - state_.policy.plan().protect},
       [&](int layer, const OrderedLayer& tokens) {
         return in_chunks_ ? prompt_scores(layer, tokens, n_tokens) : priorities(state_, layer, tokens);
       },

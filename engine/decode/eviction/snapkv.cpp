@@ -1,6 +1,4 @@
 // SnapKV (Li et al., 2024): once, after the prompt. With `pool` the same scores under a global budget.
-#include <algorithm>
-
 #include "engine/decode/eviction/observed_attention.h"
 
 namespace kvscope::engine {
@@ -15,19 +13,14 @@ class SnapKv final : public ObservedAttention {
   }
   /// The compression of a prompt, again and again: the newest queries observe.
   void after_chunk(int n_tokens, StepFacts* facts) override {
-    if (exceeds(state_, state_.policy.geometry().budget())) compress(n_tokens, state_.policy.forced_chunk(), facts);
+    if (exceeds_budget(state_)) compress(n_tokens, state_.policy.forced_chunk(), facts);
   }
 
  private:
   /// n_more: tokens that come before anything leaves again.
   void compress(int n_tokens, int n_more, StepFacts* facts) {
-    const int budget = state_.policy.geometry().budget();
     keep_best(
-        state_,
-        {.n_tokens = n_tokens,
-         .budget = budget,
-         .max_slots = std::min(std::min(budget, n_tokens) + n_more, state_.n_positions),
-         .fixed_from = n_tokens - observation().n_queries},
+        state_, {.n_tokens = n_tokens, .fixed_from = n_tokens - observation().n_queries, .n_more = n_more},
         [&](int layer, const OrderedLayer& tokens) { return scores(layer, tokens, n_tokens); }, facts);
   }
 };
