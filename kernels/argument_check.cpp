@@ -53,10 +53,9 @@ void ArgumentCheck::retention(const RetainPolicy& policy, const SlotCacheView& c
   range("window", policy.window, 1, kMaxTokens);
   range("top_k", policy.top_k, 0, kMaxTokens);
   range("decay_stride", policy.decay_stride, 1, kMaxTokens);
-  // Of n_sink + window + top_k + 1 tokens one must be neither sink nor protected. What head_top_k says lies on the
-  // device: it may be 0.
+  // Of n_sink + window + top_k + 1 tokens one must be neither sink nor protected. top_k is the least of head_top_k.
   const bool is_least = policy.rule == RetainRule::least;
-  const std::int64_t free_to_leave = policy.window + (policy.head_top_k ? 0 : std::int64_t{policy.top_k});
+  const std::int64_t free_to_leave = std::int64_t{policy.window} + policy.top_k;
   range("protect", policy.protect, 0, is_least ? free_to_leave : kMaxTokens);
   pointer("decision", decision);
   if (is_scored(policy.rule) || is_least) pointer("cache.slot_priority", cache.slot_priority);

@@ -56,7 +56,12 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
   const std::string line = value_line(context, head);
   text_in(p.text, in_lines(line, room - ImGui::GetCursorPosX(), 4));  // ImGui would break a number at its point
   services_.items->add_text("map.hover", last_item(), line);
-  if (part < why_none_.size() && !why_none_[part].empty()) {
+  if (run.is_local_by_model(layer, kv_head)) {
+    const std::string why = "A local layer of the model: it attends to its newest " +
+                            std::to_string(run.geometry(layer, kv_head).window) + " tokens under every policy.";
+    text_in(p.text, why);
+    services_.items->add_text("map.hover_local", last_item(), why);
+  } else if (part < why_none_.size() && !why_none_[part].empty()) {
     const bool beside = drawn_.compare == MapCompare::side_by_side;
     const std::string why = (!beside ? "" : part == 0 ? "A: " : "B: ") + why_none_[part];
     text_in(p.text, why);

@@ -50,9 +50,10 @@ std::optional<ScoreFacts> read_text(EngineJob& job, const ScoreRequest& request)
 }
 
 double mean_density(const ScoreFacts& facts) {
-  double sum = 0;
-  for (const float density : facts.density) sum += density;
-  return sum / static_cast<double>(facts.density.size());
+  double sum = 0, n = 0;
+  for (const float density : facts.density)
+    if (!std::isnan(density)) sum += density, ++n;
+  return sum / n;  // 0 / 0: no head has one
 }
 
 std::string how(const ScoreFacts& facts) {

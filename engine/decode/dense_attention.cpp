@@ -127,9 +127,19 @@ DenseBackend choose_dense_backend(const at::Tensor& q, std::int64_t n_kv_heads) 
 }
 
 at::Tensor dense_attention(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           std::int64_t first, double scale) {
+                           std::int64_t first, double scale, int window) {
+  if (window > 0) {
+    const std::int64_t n = first + q.size(0);
+    return ops::lifetime_attention(q, in_window(k.narrow(1, 0, n), v.narrow(1, 0, n), window), first, scale);
+  }
   if (backend == DenseBackend::own) return ops::lifetime_attention(q, {k, v}, first, scale);
   return attend_by_library(backend, q, k, v, first, scale);
+}
+
+ops::KeysInSight in_window(const at::Tensor& k, const at::Tensor& v, int window) {
+  if (window == 0) return {k, v};
+  const at::Tensor leaves_at = at::arange(window, window + k.size(1), k.options().dtype(at::kInt));
+  return {k, v, leaves_at.expand({k.size(0), -1}).contiguous()};
 }
 
 }  // namespace kvscope::engine

@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include "engine/model/ops.h"
+
 namespace kvscope::engine {
 
 /// Whose attention it is: this project's kernel (every device and dtype), FlashAttention 2, or cuDNN, for a library
@@ -18,8 +20,13 @@ const char* name_of(DenseBackend backend);
 /// rectangle over the past are two calls, merged by their log-sum-exp, which is exact:
 ///
 ///     o = o_own + (o_past - o_own) w,   w = exp(lse_past) / (exp(lse_past) + exp(lse_own))
+/// window: newest keys that each query sees, 0 for all; with one the project's kernel computes.
 at::Tensor dense_attention(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           std::int64_t first, double scale);
+                           std::int64_t first, double scale, int window = 0);
+
+/// Keys [n_kv_heads, n, head_dim] of positions 0 ... n - 1 as the queries of a layer with that window see them: key t is
+/// there until query t + window. 0: for ever.
+ops::KeysInSight in_window(const at::Tensor& k, const at::Tensor& v, int window);
 
 /// The fastest backend that gives right results for n queries like q on its device. bfloat16 on CUDA only; a library
 /// that refuses these shapes, or whose result on a small problem is not that of the project's kernel, is not used. The

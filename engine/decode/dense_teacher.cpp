@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "engine/decode/dense_attention.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
 
@@ -48,6 +49,11 @@ struct DenseTeacher::Impl final : AttentionHook {
     values_here.narrow(0, horizon, n).copy_(v);
     ops::KeysInSight seen{keys_here.transpose(0, 1), values_here.transpose(0, 1)};
     const at::Tensor lse = at::empty({q.size(1), n}, mass.options());
+    if (tokens.window > 0) {  // no policy decides here, so that nobody asks about the future
+      const std::int64_t n_seen = horizon + n;
+      return ops::lifetime_attention(
+          q, in_window(seen.k.narrow(1, 0, n_seen), seen.v.narrow(1, 0, n_seen), tokens.window), horizon, tokens.scale);
+    }
     const at::Tensor o = ops::lifetime_attention(q, seen, horizon, tokens.scale, lse);
     if (spec.sparse_lse && kept != nullptr) {
       seen.evict_at = lifetimes(layer, horizon + n);
@@ -108,7 +114,8 @@ struct DenseTeacher::Impl final : AttentionHook {
       for (int head = 0; head < config.n_kv_heads; ++head, data += horizon) {
         std::vector<float>& row = out.row(layer, head);
         row.assign(data, data + horizon);
-        for (int t = std::max(0, horizon - window); without_future && t < horizon; ++t) row[t] = std::nanf("");
+        const int first = config.is_local(layer) ? 0 : std::max(0, horizon - window);
+        for (int t = first; without_future && t < horizon; ++t) row[t] = std::nanf("");
       }
     }
     return out;

@@ -63,7 +63,9 @@ void Lane::note_step(std::int32_t position, const StepBuffers::Decided& decided)
 
 void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place) const {
   const TokenScorer* scorer = sequence_->policy.scorer();
-  if (scorer == nullptr || scorer->mlstm(layer, sequence_->memory.get()).project != nullptr) return;
+  if (scorer == nullptr || sequence_->policy.is_local_layer(layer) ||
+      scorer->mlstm(layer, sequence_->memory.get()).project != nullptr)
+    return;
   scorer->enqueue({.layer = layer,
                    .x = row_of_tensor(buffers.x, row),
                    .input_norm = sequence_->model.weights().layers[layer].input_norm.data_ptr(),
@@ -79,7 +81,8 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
   const ModelConfig& config = sequence.model.config();
   const Weights& weights = sequence.model.weights();
   const LayerWeights& layer = weights.layers[index];
-  const RetentionGeometry& geometry = sequence.policy.geometry();
+  const RetentionGeometry geometry =
+      sequence.policy.plan().of_head(sequence.policy.geometry(), index * config.n_kv_heads);
   const RetentionPlan& plan = sequence.policy.plan();
   const StepBuffers::Decided out = buffers.decided(row);
   kernels::AdmitStepArgs args = {.cache = sequence.cache.view(index),
@@ -93,17 +96,23 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
                                  .eps = config.layers[index].norm_eps,
                                  .attention_scaling = layer.attention_scaling,
                                  .zero_channel = weights.gate_channel,
-                                 .policy = {.rule = sequence.policy.rule(),
+                                 .policy = {.rule = sequence.policy.rule(index),
                                             .threshold = plan.threshold,
                                             .strict = plan.strict,
                                             .n_sink = geometry.n_sink,
                                             .window = geometry.window,
                                             .top_k = geometry.top_k,
-                                            .protect = plan.protect,
+                                            .protect = sequence.policy.is_local_layer(index) ? 0 : plan.protect,
                                             .decay_stride = geometry.decay_stride},
                                  .decision = out.decisions + index * config.n_kv_heads};
+  if (sequence.policy.is_local_layer(index)) return args;  // no score is asked for there
   if (log_gamma_.defined()) args.policy.log_gamma = log_gamma_[index].data_ptr<float>();
-  if (head_top_k_.defined()) args.policy.head_top_k = head_top_k_[index].data_ptr<std::int32_t>();
+  if (head_top_k_.defined()) {
+    args.policy.head_top_k = head_top_k_[index].data_ptr<std::int32_t>();
+    for (int head = 1; head < config.n_kv_heads; ++head)
+      args.policy.top_k =
+          std::min(args.policy.top_k, plan.of_head(sequence.policy.geometry(), index * config.n_kv_heads + head).top_k);
+  }
   if (head_threshold_.defined()) args.policy.head_threshold = head_threshold_[index].data_ptr<float>();
   args.score =
       out.scores + index * config.n_kv_heads;  // zeros where nobody writes them, which a hybrid's thresholds tell apart
@@ -151,7 +160,8 @@ void Lane::gather(int row, std::int32_t position, const StepBuffers& buffers, St
     for (int head = 0; head < heads; ++head) {
       const int i = layer * heads + head;
       note_decision(decided.decisions[i], layer, head, position, facts);
-      if (scorer != nullptr && scored >= 0) facts.scores.push_back({layer, head, scored, decided.scores[i]});
+      if (scorer != nullptr && scored >= 0 && !sequence_->policy.is_local_layer(layer))
+        facts.scores.push_back({layer, head, scored, decided.scores[i]});
     }
   }
   for (const auto& method : sequence_->methods) method->gather(position, facts);

@@ -101,6 +101,10 @@ at::Tensor DamageHook::attend(int layer, const LayerTokens& tokens) {
   values_[layer].narrow(0, first_, n).copy_(tokens.v);
   const at::Tensor evict_at = evict_at_[layer].narrow(1, 0, first_ + n).contiguous();
   auto [kept, lost] = kept_and_lost(layer, tokens.q, first_, evict_at, tokens.scale);
+  if (tokens.window > 0) {  // what the layer's own window hides is no loss
+    lost.o = at::zeros_like(kept.o);
+    lost.lse.fill_(-std::numeric_limits<float>::infinity());
+  }
   attend_by_pages(layer, tokens, kept, lost);
   measure(layer, kept, lost);
   return kept.o;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/support/error.h"
@@ -19,11 +20,14 @@ PrefillHook::PrefillHook(SequenceState& state, const Hooks& hooks, StepFacts* fa
       is_dense_(state.policy.prefills_densely() && !state.policy.evicts_behind_chunks()),
       wants_attention_(std::any_of(state.methods.begin(), state.methods.end(),
                                    [](const auto& method) { return method->reads_prompt_attention(); })) {
-  if (is_dense_) return;
-  const RetentionGeometry& geometry = state.policy.geometry();
-  const int delay = state.policy.scorer() != nullptr ? state.policy.scorer()->delay() : 0;
+  const ActivePolicy& policy = state.policy;
+  if (is_dense_ && !policy.has_local_layers()) return;
+  const int delay = policy.scorer() != nullptr ? policy.scorer()->delay() : 0;
   for (int i = 0; i < state.model.config().n_layers * n_kv_heads_; ++i) {
-    heads_.emplace_back(state.policy.lifetime_rule(i), geometry.n_sink, geometry.window, delay, state.policy.defers());
+    const RetentionGeometry geometry = policy.plan().of_head(policy.geometry(), i);
+    const bool is_local = policy.is_local_layer(i / n_kv_heads_);
+    heads_.emplace_back(is_dense(i / n_kv_heads_) ? make_keep_all_rule() : policy.lifetime_rule(i), geometry.n_sink,
+                        geometry.window, is_local ? 0 : delay, policy.defers() && !is_local);
   }
 }
 
@@ -43,7 +47,9 @@ void PrefillHook::begin(std::int64_t first, std::int64_t n) {
   if (state_.policy.plan().is_pooled()) state_.cache.reserve_next(static_cast<int>(n));
   if (!is_dense_) return;
   dense_slot_ = positions_.expand({n_kv_heads_, n}).contiguous();
-  state_.cache.fill_slots(static_cast<int>(first + n));
+  if (!state_.policy.has_local_layers()) return state_.cache.fill_slots(static_cast<int>(first + n));
+  for (int layer = 0; layer < state_.model.config().n_layers; ++layer)
+    if (is_dense(layer)) state_.cache.fill_slots(layer, static_cast<int>(first + n));
 }
 
 at::Tensor PrefillHook::attend(int layer, const LayerTokens& tokens) {
@@ -55,10 +61,12 @@ at::Tensor PrefillHook::attend(int layer, const LayerTokens& tokens) {
                     static_cast<double>(n_chunks_) * n_layers);
   }
   for (const auto& method : state_.methods) method->observe(layer, tokens, first_);
-  if (is_dense_) return attend_dense(layer, tokens);
+  if (is_dense(layer)) return attend_dense(layer, tokens);
 
-  at::Tensor scores = score_tokens(layer, tokens);
+  const bool is_local = state_.policy.is_local_layer(layer);
+  at::Tensor scores = is_local ? at::Tensor() : score_tokens(layer, tokens);
   if (scores.defined() && state_.policy.plan().is_pooled()) {
+    waits_.push_back(layer);
     waiting_.push_back(scores);
     scores = at::Tensor();
   } else if (scores.defined()) {
@@ -74,14 +82,14 @@ at::Tensor PrefillHook::attend(int layer, const LayerTokens& tokens) {
     keys = at::cat({kept.k, keys}, 1);
     values = at::cat({kept.v, values}, 1);
   }
-  const at::Tensor lse = room_for_lse(q);
+  const at::Tensor lse = is_local ? at::Tensor() : room_for_lse(q);
   const at::Tensor o =
       ops::lifetime_attention(q, {keys, values, facts.evict_at, facts.position}, first_, tokens.scale, lse);
   std::vector<std::int32_t> n_slots;
   for (int i = 0; i < n_kv_heads_; ++i) n_slots.push_back(head(layer, i).n_slots());
   state_.cache.set_slots(layer, n_slots);
   ops::append_many(state_.cache.view(layer), k, v, facts.slot, positions_);
-  tell_attention(layer, q, keys, lse, facts.n_slots);
+  if (!is_local) tell_attention(layer, q, keys, lse, facts.n_slots);
   if (layer + 1 == state_.model.config().n_layers) take_waiting();
   return o;
 }
@@ -93,10 +101,12 @@ void PrefillHook::tell_scores(int layer, const at::Tensor& scores) {
 
 void PrefillHook::take_waiting() {
   if (waiting_.empty()) return;
-  const at::Tensor all = at::stack(waiting_).cpu();  // [n_layers, n_kv_heads, n]
+  const at::Tensor all = at::stack(waiting_).cpu();  // [global layers, n_kv_heads, n]
+  const std::vector<int> layers = std::exchange(waits_, {});
   waiting_.clear();
-  for (int layer = 0; layer < static_cast<int>(all.size(0)); ++layer) {
-    const at::Tensor scores = all[layer];
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const int layer = layers[i];
+    const at::Tensor scores = all[static_cast<std::int64_t>(i)];
     tell_scores(layer, scores);
     for (int i = 0; i < n_kv_heads_; ++i)
       head(layer, i).score({scores.data_ptr<float>() + i * n_, static_cast<std::size_t>(n_)});
@@ -191,9 +201,10 @@ PrefillHook::ChunkFacts PrefillHook::commit(int layer) {
 }
 
 void PrefillHook::cache_changed() {
-  if (is_dense_) return;
+  if (heads_.empty()) return;
   const at::Tensor positions = state_.cache.slot_positions().cpu();
   for (int layer = 0; layer < state_.model.config().n_layers; ++layer) {
+    if (is_dense(layer)) continue;
     for (int i = 0; i < n_kv_heads_; ++i) {
       const std::int32_t* of_head = positions.data_ptr<std::int32_t>() + (layer * n_kv_heads_ + i) * positions.size(2);
       head(layer, i).renumber({of_head, static_cast<std::size_t>(state_.cache.n_slots(layer, i))});

@@ -32,7 +32,8 @@ class PrefillHook final : public AttentionHook {
 
  private:
   /// A policy that keeps everything, at least while the prompt lasts, needs no decisions, and nothing waits for the
-  /// device.
+  /// device. A layer that the model itself makes local decides by its window, whatever the policy.
+  bool is_dense(int layer) const { return is_dense_ && !state_.policy.is_local_layer(layer); }
   at::Tensor attend_dense(int layer, const LayerTokens& tokens);
   at::Tensor room_for_lse(const at::Tensor& q) const;
   /// n_before: slots in use before the chunk.
@@ -67,8 +68,9 @@ class PrefillHook final : public AttentionHook {
   std::int64_t first_ = 0, n_ = 0;
   int n_kv_heads_;
   bool is_dense_, wants_attention_;
-  std::vector<HeadRetention> heads_;  // [n_layers * n_kv_heads], empty if dense
-  std::vector<at::Tensor> waiting_;   // of the layers so far, on the device
+  std::vector<HeadRetention> heads_;  // [n_layers * n_kv_heads], empty if every layer is dense
+  std::vector<int> waits_;            // layers whose scores wait
+  std::vector<at::Tensor> waiting_;   // theirs, on the device
   at::Tensor positions_;              // [n] int32 on the device
   at::Tensor dense_slot_;             // [n_kv_heads, n] int32, if dense
 };

@@ -66,10 +66,13 @@ class ColumnHook final : public AttentionHook {
     values.narrow(1, first_, n).copy_(tokens.v.transpose(0, 1));
     if (layer < request_.layer) {
       const int n_kv_heads = model_.config().n_kv_heads;
-      return dense_attention(choose_dense_backend(tokens.q, n_kv_heads), tokens.q, keys, values, first_, tokens.scale);
+      return dense_attention(choose_dense_backend(tokens.q, n_kv_heads), tokens.q, keys, values, first_, tokens.scale,
+                             tokens.window);
     }
     const at::Tensor lse = at::empty({tokens.q.size(1), n}, columns_.options());
-    ops::lifetime_attention(tokens.q, {keys, values}, first_, tokens.scale, lse);
+    const std::int64_t n_seen = first_ + n;
+    const ops::KeysInSight seen = in_window(keys.narrow(1, 0, n_seen), values.narrow(1, 0, n_seen), tokens.window);
+    ops::lifetime_attention(tokens.q, seen, first_, tokens.scale, lse);
     keep(tokens, keys, lse);
     return {};
   }
@@ -90,6 +93,9 @@ class ColumnHook final : public AttentionHook {
       columns_[static_cast<std::int64_t>(i)]
           .narrow(1, first_ + begin, n - begin)
           .copy_((logits - lse).narrow(1, begin, n - begin).exp());
+      const std::int64_t gone = std::max(begin, token + tokens.window - first_);  // queries that see it no more
+      if (tokens.window > 0 && gone < n)
+        columns_[static_cast<std::int64_t>(i)].narrow(1, first_ + gone, n - gone).zero_();
     }
   }
 

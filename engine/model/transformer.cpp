@@ -54,6 +54,7 @@ at::Tensor attention_block(const ModelConfig& config, const Weights& weights, in
   tokens.q = q;
   tokens.k = k;
   tokens.scale = config.attention_scale(index);
+  tokens.window = config.layers[index].window;
   const at::Tensor o = attention.attend(index, tokens);
   return o.defined() ? ops::linear(o.view({n, q_rows}), layer.o_proj) : o;
 }

@@ -14,6 +14,7 @@ struct LayerTokens {
   at::Tensor k_unrotated;  // [n, n_kv_heads, head_dim] likewise
   at::Tensor q, k, v;      // q [n, n_heads, head_dim], k and v [n, n_kv_heads, head_dim]; q and k rotated
   double scale = 0;        // of q . k
+  int window = 0;          // newest keys that a query of the layer sees, LayerConfig::window; 0: all
 };
 
 /// What stands in the place of attention in a pass.

@@ -68,35 +68,51 @@ TEST_CASE("Both styles of dtype and of rotary parameters are read") {
   CHECK(load(with("rope_scaling", {{"type", "default"}})).layers.front().rope_theta == 1e6);
 }
 
-TEST_CASE("A window that no layer would have passes, one that a layer has is refused with its size") {
+TEST_CASE(
+    "A window is of the layers from max_window_layers on, and of none where it is switched off or as long as all") {
   struct Case {
     json window, max_window_layers;
-    bool passes;
+    std::vector<std::int32_t> windows;
   };
   // 6 layers, context 2048
-  const auto c = GENERATE(values<Case>({{1024, 6, true},
-                                        {1024, 28, true},
-                                        {1024, nullptr, true},
-                                        {2048, 0, true},
-                                        {nullptr, 0, true},
-                                        {1024, 5, false},
-                                        {2047, 0, false}}));
+  const auto c = GENERATE(values<Case>({{1024, 6, {}},
+                                        {1024, 28, {}},
+                                        {1024, nullptr, {}},
+                                        {2048, 0, {}},
+                                        {nullptr, 0, {}},
+                                        {1024, 5, {0, 0, 0, 0, 0, 1024}},
+                                        {2047, 0, {2047, 2047, 2047, 2047, 2047, 2047}}}));
   json config = with("use_sliding_window", true);
   config["sliding_window"] = c.window;
   config["max_window_layers"] = c.max_window_layers;
-  if (c.passes) {
-    CHECK(load(config).n_layers == 6);
-    return;
-  }
-  CHECK(load_error(config) == "config.json: use_sliding_window: a window of " + c.window.dump() +
-                                  " tokens from layer " + c.max_window_layers.dump() +
-                                  " on is not supported; expected false");
+  CHECK(load(config).windows() == c.windows);
   config["use_sliding_window"] = false;
-  CHECK(load(config).n_layers == 6);
+  CHECK(load(config).windows().empty());
   config["use_sliding_window"] = true;
   config["architectures"] = {"LlamaForCausalLM"};  // does not know the word
   config["model_type"] = "llama";
-  CHECK(load(config).n_layers == 6);
+  CHECK(load(config).windows().empty());
+}
+
+TEST_CASE("layer_types says which layers have the window, and one that has none to take is refused") {
+  json config = with("layer_types", {"sliding_attention", "full_attention", "full_attention", "sliding_attention",
+                                     "full_attention", "full_attention"});
+  CHECK_THAT(load_error(config), Catch::Contains("layer_types: sliding_attention in layer 0, but no window"));
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 96;
+  config["max_window_layers"] = 0;  // not looked at
+  const auto found = load(config);
+  CHECK(found.windows() == std::vector<std::int32_t>{96, 0, 0, 96, 0, 0});
+  CHECK(found.is_local(3));
+  CHECK_FALSE(found.is_local(1));
+  config["layer_types"] = {"sliding_attention"};
+  CHECK_THAT(load_error(config), Catch::Contains("layer_types: 1 layers; expected 6"));
+  config["layer_types"] = std::vector<std::string>(6, "chunked_attention");
+  CHECK_THAT(load_error(config), Catch::Contains("\"chunked_attention\" is not supported"));
+  config["layer_types"] = std::vector<std::string>(6, "sliding_attention");
+  config["architectures"] = {"LlamaForCausalLM"};
+  config["model_type"] = "llama";
+  CHECK_THAT(load_error(config), Catch::Contains("\"sliding_attention\" is not supported"));
 }
 
 TEST_CASE("Configurations as the families publish them are read") {
@@ -311,7 +327,7 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
       {"attention_bias", 1, "attention_bias: 1; expected true or false"},
       {"mlp_bias", true, "mlp_bias: true is not supported; expected false"},
       {"use_sliding_window", 1, "use_sliding_window: 1; expected true or false"},
-      {"layer_types", {"full_attention", "sliding_attention"}, "layer_types: \"sliding_attention\" is not supported"},
+      {"layer_types", {"full_attention", "sliding_attention"}, "layer_types: 2 layers; expected 6"},
       {"layer_types", {1}, "layer_types: a kind of layer that is not supported"},
       {"layer_types", "full_attention", "layer_types: not a list"},
       {"hidden_act", "gelu", "hidden_act: \"gelu\" is not supported; expected \"silu\""},

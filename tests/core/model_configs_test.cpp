@@ -13,6 +13,12 @@ using nlohmann::json;
 
 namespace {
 
+int greatest_window(const ModelConfig& c) {
+  int greatest = 0;
+  for (const kvscope::LayerConfig& layer : c.layers) greatest = std::max(greatest, layer.window);
+  return greatest;
+}
+
 bool has_numbers(const ModelConfig& c, const json& numbers) {
   const kvscope::LayerConfig& layer = c.layers.front();
   const auto rope = kvscope::rope_frequencies(layer.rope_theta, c.head_dim, layer.rope_scaling);
@@ -23,9 +29,9 @@ bool has_numbers(const ModelConfig& c, const json& numbers) {
   const std::vector<int> shape = {c.vocab_size, c.hidden_size, c.intermediate_size, c.n_layers,
                                   c.n_heads,    c.n_kv_heads,  c.head_dim,          c.max_positions};
   const bool has_biases = !numbers["biases"].empty();
-  return same && numbers["shape"] == json(shape) && numbers["window"] == 0 && layer.qkv_bias == has_biases &&
-         (numbers["act"] == "SiLUActivation" || numbers["act"] == "SiLU") && numbers["tied"] == c.tie_word_embeddings &&
-         c.rms_norm_eps == Approx(numbers["rms_norm_eps"].get<double>()) &&
+  return same && numbers["shape"] == json(shape) && numbers["window"] == greatest_window(c) &&
+         layer.qkv_bias == has_biases && (numbers["act"] == "SiLUActivation" || numbers["act"] == "SiLU") &&
+         numbers["tied"] == c.tie_word_embeddings && c.rms_norm_eps == Approx(numbers["rms_norm_eps"].get<double>()) &&
          rope.attention_scaling == Approx(numbers["scaling"].get<double>()).epsilon(1e-6);
 }
 

@@ -34,8 +34,8 @@ GateFile random_gate(GateKind kind, int delay, int kernel) {
   return gate;
 }
 
-engine::LoadedModel gated_model(const std::vector<GateFile>& gates, const std::string& device,
-                                const std::string& dtype) {
+engine::LoadedModel gated_model(const std::vector<GateFile>& gates, const std::string& device, const std::string& dtype,
+                                const ModelConfig& config) {
   const TempFolder folder;
   engine::LoadOptions options{device, dtype, {}};
   for (std::size_t i = 0; i < gates.size(); ++i) {
@@ -43,7 +43,7 @@ engine::LoadedModel gated_model(const std::vector<GateFile>& gates, const std::s
     save_gate(path, gates[i]);
     options.gates.push_back(path.string());
   }
-  return engine::LoadedModel::random(small_config(), 1, options);
+  return engine::LoadedModel::random(config, 1, options);
 }
 
 }  // namespace kvscope::test

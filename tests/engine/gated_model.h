@@ -12,8 +12,8 @@ namespace kvscope::test {
 /// threshold. Its window, and a delayed scorer's delay, is 16. kernel: of SP-KV's convolution, whose delay follows.
 GateFile random_gate(GateKind kind, int delay = 0, int kernel = 1);
 
-/// small_config() with random weights and the given gates, in this order.
+/// `config`, of small_config()'s shape, with random weights and the given gates, in this order.
 engine::LoadedModel gated_model(const std::vector<GateFile>& gates, const std::string& device = "cpu",
-                                const std::string& dtype = "float32");
+                                const std::string& dtype = "float32", const ModelConfig& config = small_config());
 
 }  // namespace kvscope::test

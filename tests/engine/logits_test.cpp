@@ -102,6 +102,25 @@ TEST_CASE("logits of small random models of all three families are those of tran
   check_logits(golden_models()[GENERATE(range(0, kModels))], "cpu");
 }
 
+const nlohmann::json& golden_local_models() {
+  static const nlohmann::json golden = test::read_golden("tests/engine/golden/local_logits.json");
+  return golden["models"];
+}
+
+TEST_CASE("logits of models with a window on every other layer are those of transformers", "[engine][logits]") {
+  const nlohmann::json& golden = golden_local_models()[GENERATE(range(0, 4))];
+  CHECK_FALSE(config_of(golden["config"]).windows().empty());
+  check_logits(golden, "cpu");
+}
+
+TEST_CASE("logits of models with a window on every other layer on CUDA are those of transformers",
+          "[engine][logits][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  const nlohmann::json& golden = golden_local_models()[GENERATE(range(0, 4))];
+  check_logits(golden, "cuda");
+  check_bfloat16(golden, "cuda");
+}
+
 TEST_CASE("logits of small random models of all three families on CUDA are those of transformers",
           "[engine][logits][cuda]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");

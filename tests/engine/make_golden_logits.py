@@ -89,6 +89,16 @@ def shapes():
     yield make_config('Qwen2ForCausalLM', 7, 1, 64, True, 'yarn', 3)  # Qwen2.5-0.5B
 
 
+def local_shapes():
+    """A window on every other layer, by layer_types and by max_window_layers, shorter and longer than tiles of attention."""
+    types = ['sliding_attention', 'full_attention']
+    for i, (window, kinds) in enumerate([(24, types), (65, types[::-1]), (1, types)]):
+        yield make_config('Qwen3ForCausalLM', 2, 2, 64, True, 'default', i) | dict(
+            use_sliding_window=True, sliding_window=window, layer_types=kinds)
+    yield make_config('Qwen2ForCausalLM', 7, 1, 64, False, 'yarn', 4) | dict(
+        use_sliding_window=True, sliding_window=40, max_window_layers=1)
+
+
 def make_model(config, seed, weights_dtype=torch.float32):
     """The weights are rounded to weights_dtype and computed with in float32."""
     config_class, model_class = CLASSES[config['architectures'][0]]
@@ -150,6 +160,7 @@ if __name__ == '__main__':
     torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
     write('logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(shapes(), start=1)])
+    write('local_logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(local_shapes(), start=201)])
     write('score.json.gz', text=TEXT, models=[
         golden_score(101, make_config('Qwen3ForCausalLM', 2, 2, 64, True, 'yarn', 0, vocab=4096), 'bfloat16'),
         golden_score(102, make_config('Qwen2ForCausalLM', 7, 1, 64, False, 'default', 1, vocab=4096), 'float16'),

@@ -39,11 +39,12 @@ class CaptureHook final : public engine::AttentionHook {
     std::vector<int> keys;
     for (int query = 0; query < tokens.q.size(0); ++query) {
       keys.push_back(query);
+      if (tokens.window > 0 && static_cast<int>(keys.size()) > tokens.window) keys.erase(keys.begin());
       for (int head = 0; head < layer.q.n_heads; ++head, o += layer.v.dim) {
         const std::vector<double> p = attention(layer, query, head, keys);
         for (int c = 0; c < layer.v.dim; ++c) {
           double sum = 0;
-          for (const int t : keys) sum += p[static_cast<std::size_t>(t)] * layer.v.at(t, head / layer.group_size())[c];
+          for (std::size_t i = 0; i < keys.size(); ++i) sum += p[i] * layer.v.at(keys[i], head / layer.group_size())[c];
           o[c] = static_cast<float>(sum);
         }
       }

@@ -107,4 +107,13 @@ const engine::LoadedModel& model_of_every_policy() {
   return loaded;
 }
 
+const engine::LoadedModel& local_model_of_every_policy() {
+  static const engine::LoadedModel loaded = [] {
+    ModelConfig config = small_config();
+    config.layers[0].window = kLocalWindow;
+    return gated_model(gates_of_every_kind(), "cpu", "float32", config);
+  }();
+  return loaded;
+}
+
 }  // namespace kvscope::test

@@ -23,5 +23,8 @@ const std::vector<PolicyCase>& policy_cases();
 std::vector<GateFile> gates_of_every_kind();
 /// gated_model() of these, loaded once.
 const engine::LoadedModel& model_of_every_policy();
+/// The same with a window of kLocalWindow in layer 0, as a model's own design has it.
+constexpr int kLocalWindow = 24;
+const engine::LoadedModel& local_model_of_every_policy();
 
 }  // namespace kvscope::test

@@ -245,7 +245,8 @@ TEST_CASE("retain_step: as many tokens as there are cannot all be protected", "[
       .slot = &some};
   CHECK_THROWS_WITH(retain_step(args, {}), "retain_step: protect is 8; expected 0 ... 7");
   args.policy.protect = 7;
-  args.policy.head_top_k = &some;  // may be 0, and cannot be asked here
+  args.policy.head_top_k = &some;
+  args.policy.top_k = 0;  // the least of them
   CHECK_THROWS_WITH(retain_step(args, {Backend::reference}), "retain_step: protect is 7; expected 0 ... 4");
   args.policy.protect = 4;
   args.cache.slot_priority = nullptr;

@@ -24,6 +24,10 @@ std::string describe_run(const RunRecord& run) {
     text += " (" + solved + ")";
   if (const std::string divided = describe_budgets(run.policy, run.heads); !divided.empty())
     text += " (" + divided + ")";
+  if (const std::vector<std::int32_t> windows = run.model_windows(); !windows.empty())
+    text += ", " + std::to_string(windows.size() - static_cast<std::size_t>(std::ranges::count(windows, 0))) + " of " +
+            std::to_string(windows.size()) + " layers local by the model's design (window " +
+            std::to_string(std::ranges::max(windows)) + ", in no mean)";
   for (const PolicyChange& change : run.changes)
     text += ", changed at query " + std::to_string(change.q) + " to " + change.policy.to_string();
   return text + ".";

@@ -69,8 +69,12 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
   const bool local = run.is_local(at.layer, at.kv_head);
   RetentionPlan at_query = plan;  // what holds for the prompt does not hold after it
   at_query.dense_prefill = plan.dense_prefill && !in_answer;
-  words_ = std::make_shared<const Words>(
-      Words{policy.log({run.policy, geometry, at_query, local, at.layer, run.n_tokens()}), plan});
+  const DecisionLog log =
+      run.is_local_by_model(at.layer, at.kv_head)
+          ? DecisionLog{.note = "This layer of the model attends only to its newest " +
+                                std::to_string(geometry.window) + " tokens. No policy decides here."}
+          : policy.log({run.policy, geometry, at_query, local, at.layer, run.n_tokens()});
+  words_ = std::make_shared<const Words>(Words{log, plan});
   rows_.clear(), verdicts_.clear(), needs_.clear();
   if (words_->log.rows == DecisionLog::Rows::thresholds) {
     rows_ = judged_tokens(run, geometry);

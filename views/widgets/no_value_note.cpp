@@ -13,12 +13,12 @@
 namespace kvscope::views {
 namespace {
 
-/// Whether any(evict_at of a head) holds for some head.
+/// Whether any(evict_at of a head) holds for some head of a layer that is not local by the model's design.
 template <typename Any>
 bool any_head(const RunRecord& run, const Any& any) {
   for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {
     for (int head = 0; head < run.evict_at.n_kv_heads(); ++head) {
-      if (any(run.evict_at.row(layer, head))) return true;
+      if (!run.is_local_by_model(layer, head) && any(run.evict_at.row(layer, head))) return true;
     }
   }
   return false;

@@ -95,6 +95,10 @@ std::vector<int> solve_places(const RetentionPlan& plan, const RetentionGeometry
   const int heads = scores.n_kv_heads();
   std::vector<int> out;
   for (int layer = 0; layer < scores.n_layers(); ++layer) {
+    if (plan.is_local(layer * heads)) {  // the model's own window: its budget is not the policy's
+      out.insert(out.end(), static_cast<std::size_t>(heads), geometry.top_k);
+      continue;
+    }
     std::vector<std::vector<float>> worth(static_cast<std::size_t>(heads));
     for (int head = 0; head < heads; ++head) {
       const RetentionGeometry of_head = plan.of_head(geometry, layer * heads + head);
@@ -118,18 +122,19 @@ bool takes_budgets(const PolicySpec& spec) {
 
 std::string describe_budgets(const PolicySpec& spec, const HeadRules& heads) {
   if (heads.empty() || !policy_of(spec).info.has_budget) return {};
-  int least = heads[0].budget(), most = least;
-  double sum = 0;
+  int least = kNever, most = 0;
+  double sum = 0, n = 0;
   for (const HeadRule& head : heads) {
+    if (head.locality == Locality::model) continue;
     least = std::min(least, head.budget());
     most = std::max(most, head.budget());
-    sum += head.budget();
+    sum += head.budget(), ++n;
   }
-  if (least == most) return {};
+  if (least >= most) return {};
   constexpr const char* kBy[] = {"as given", "by PyramidKV", "by AdaKV", "by PyramidKV and AdaKV"};
   const int kind = spec.has("allocation") ? spec.count("allocation") : 0;
   return "budgets " + std::string(kBy[kind]) + ": " + std::to_string(least) + " to " + counted(most, "token") +
-         " per head, mean " + number_text(sum / static_cast<double>(heads.size()), 4);
+         " per head, mean " + number_text(sum / n, 4);
 }
 
 std::vector<std::int32_t> budgets_of_text(std::string_view text, const std::string& file) {

@@ -80,7 +80,7 @@ HeadRules head_rules(const PolicySpec& spec, const RetentionGeometry& geometry, 
   std::vector<std::uint8_t> local;
   if (policy.local_heads != nullptr)
     local = policy.local_heads(spec, {heads.n_layers, heads.n_kv_heads, {heads.alpha.begin(), heads.alpha.end()}});
-  if (decays.empty() && places.empty() && local.empty() && plan.density == 0) return {};
+  if (decays.empty() && places.empty() && local.empty() && plan.density == 0 && heads.windows.empty()) return {};
   HeadRules rules(static_cast<std::size_t>(heads.n_heads()), rule_of(geometry, plan.threshold));
   for (std::size_t i = 0; i < rules.size(); ++i) {
     if (!decays.empty()) rules[i].log_gamma = decays[i];
@@ -90,6 +90,10 @@ HeadRules head_rules(const PolicySpec& spec, const RetentionGeometry& geometry, 
       rules[i].locality = Locality::policy;
       rules[i].top_k = 0;
     }
+    // What no query sees by the model's design no policy keeps.
+    const std::int32_t window =
+        heads.windows.empty() ? 0 : heads.windows[i / static_cast<std::size_t>(heads.n_kv_heads)];
+    if (window > 0) rules[i] = {.window = window, .locality = Locality::model};
   }
   return rules;
 }

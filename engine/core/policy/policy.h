@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -56,6 +57,14 @@ inline bool reads_no_heads(const PolicySpec&) { return false; }
 inline bool uses_every(const PolicySpec&, std::string_view) { return true; }
 inline RetentionPlan keep_everything(const PolicySpec&, const RetentionGeometry&) { return {}; }
 
+/// A share of a text's tokens, as `kvscope eval --sweep` compares policies at.
+struct SweepPoint {
+  std::string percent;  // "12.5%"
+  int budget = 0;       // the same in tokens
+  /// ",window=16": a quarter of the budget, 64 at most.
+  std::string window() const;
+};
+
 struct Policy {
   PolicyInfo info;
   /// Geometry of a run of n_positions; may throw Error.
@@ -82,7 +91,12 @@ struct Policy {
   std::string (*heads_note)(const PolicySpec& spec, const HeadsOfModel& heads) = nullptr;
   /// Of a policy whose budget is no parameter of its own but follows from others.
   int (*budget_tokens)(const PolicySpec& spec) = nullptr;
+  /// What `eval --sweep` runs of it at a share of the tokens; null: nothing, it needs a gate or heads.
+  std::vector<std::string> (*sweep)(const SweepPoint& at) = nullptr;
 };
+
+/// What `eval --sweep` compares at a share: of every policy what it declares, in the order in which they are offered.
+std::vector<std::string> swept_policies(const SweepPoint& at);
 
 /// Like find_policy(), with geometry and plan; throws Error (usage) listing the policies if there is none of that name.
 const Policy& policy_of(const PolicySpec& spec);
@@ -100,12 +114,14 @@ struct HeadIndex {
   std::span<const float> log_gamma = {};       // as KnownHeads has them
   std::span<const float> thresholds = {};      // likewise
   std::span<const std::int32_t> budgets = {};  // likewise
+  std::span<const std::int32_t> windows = {};  // likewise
   KnownHeads known() const {
     return {.n_layers = n_layers,
             .n_kv_heads = n_kv_heads,
             .log_gamma = log_gamma,
             .thresholds = thresholds,
-            .budgets = budgets};
+            .budgets = budgets,
+            .windows = windows};
   }
   int flat() const { return layer * n_kv_heads + kv_head; }
 };

@@ -95,6 +95,18 @@ const PolicyInfo* find_policy(std::string_view name) {
   return nullptr;
 }
 
+std::string SweepPoint::window() const { return ",window=" + std::to_string(std::clamp(budget / 4, 1, 64)); }
+
+std::vector<std::string> swept_policies(const SweepPoint& at) {
+  std::vector<std::string> all;
+  for (const Policy& policy : policies()) {
+    if (policy.sweep == nullptr) continue;
+    const std::vector<std::string> some = policy.sweep(at);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
 const Policy& policy_of(const PolicySpec& spec) {
   std::string names;
   for (const Policy& policy : policies()) {
@@ -141,9 +153,10 @@ void policy_lifetimes(const PolicySpec& spec, int n_positions, const HeadIndex& 
                  .expected = "head, or the scores of all heads"});
   }
   const bool reads_scores = plan.source != ScoreSource::none;
-  if (reads_scores) check_scores(spec, geometry, scores.size(), n_queries);
-  replay(*make_rule(plan, geometry, head.flat()), reads_scores, scores, geometry.n_sink, geometry.window, n_queries,
-         evict_at, contests);
+  if (reads_scores && !plan.is_local(head.flat())) check_scores(spec, geometry, scores.size(), n_queries);
+  const RetentionGeometry of_head = plan.of_head(geometry, head.flat());
+  replay(*make_rule(plan, geometry, head.flat()), reads_scores && !plan.is_local(head.flat()), scores, of_head.n_sink,
+         of_head.window, n_queries, evict_at, contests);
 }
 
 void pooled_lifetimes(const PolicySpec& spec, const RecordedQueries& run, const HeadIndex& heads,
@@ -151,6 +164,12 @@ void pooled_lifetimes(const PolicySpec& spec, const RecordedQueries& run, const 
                       std::vector<Contest>* contests) {
   const RetentionGeometry geometry = spec.geometry(run.n_positions);
   const RetentionPlan plan = recorded_plan(spec, geometry, heads);
+  if (!heads.windows.empty()) {
+    throw Error({.file = "policy " + spec.name,
+                 .where = "capacity",
+                 .found = "pooled, for a model with local layers",
+                 .expected = "capacity=head, or a run of the model under this policy"});
+  }
   const int n_heads = heads.n_layers * heads.n_kv_heads;
   for (int head = 0; head < n_heads; ++head) {
     const std::size_t known = scores.empty() ? 0 : scores.row(head / heads.n_kv_heads, head % heads.n_kv_heads).size();

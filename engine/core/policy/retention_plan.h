@@ -85,16 +85,20 @@ struct RetentionPlan {
     return heads.empty() ? threshold : heads[static_cast<std::size_t>(head)].threshold;
   }
   bool is_local(int head) const { return !heads.empty() && heads[static_cast<std::size_t>(head)].is_local(); }
-  bool has_local_heads() const { return std::ranges::any_of(heads, &HeadRule::is_local); }
+  bool has_local_heads(Locality by) const {
+    return std::ranges::any_of(heads, [by](const HeadRule& head) { return head.locality == by; });
+  }
   /// Lifetimes follow from the scores of tokens alone, so that a recorded run can be asked what if.
   bool follows_from_scores() const { return eviction.empty() || is_pooled(); }
   /// What a head keeps depends on what the others have: a head by itself has no lifetimes.
   bool is_pooled() const { return admission == Admission::pooled; }
-  bool keeps_everything() const { return admission == Admission::keep && !has_local_heads() && eviction.empty(); }
+  bool keeps_everything() const {
+    return admission == Admission::keep && !has_local_heads(Locality::policy) && eviction.empty();
+  }
   /// Every head comes to hold as many tokens as its rule allows, and no more.
   bool has_fixed_budget() const {
     return admission == Admission::least ||
-           (!has_local_heads() && (admission == Admission::drop || admission == Admission::top_k));
+           (!has_local_heads(Locality::policy) && (admission == Admission::drop || admission == Admission::top_k));
   }
   bool operator==(const RetentionPlan&) const = default;
 };

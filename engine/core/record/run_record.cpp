@@ -52,11 +52,25 @@ bool RunRecord::is_local(int layer, int kv_head) const {
   return !heads.empty() && heads.at(static_cast<std::size_t>(layer) * model.n_kv_heads + kv_head).is_local();
 }
 
+bool RunRecord::is_local_by_model(int layer, int kv_head) const {
+  return is_local(layer, kv_head) &&
+         heads[static_cast<std::size_t>(layer) * model.n_kv_heads + kv_head].locality == Locality::model;
+}
+
+std::vector<std::int32_t> RunRecord::model_windows() const {
+  std::vector<std::int32_t> windows;
+  for (int layer = 0; !heads.empty() && layer < model.n_layers; ++layer)
+    windows.push_back(is_local_by_model(layer, 0) ? geometry(layer, 0).window : 0);
+  return std::ranges::any_of(windows, [](std::int32_t window) { return window > 0; }) ? windows
+                                                                                      : std::vector<std::int32_t>();
+}
+
 std::vector<std::uint8_t> RunRecord::local_heads() const {
-  const bool has_any = std::ranges::any_of(heads, &HeadRule::is_local);
+  const bool has_any =
+      std::ranges::any_of(heads, [](const HeadRule& head) { return head.locality == Locality::policy; });
   if (heads.empty() || (!has_any && policy_of(policy).local_heads == nullptr)) return {};
   std::vector<std::uint8_t> out;
-  for (const HeadRule& head : heads) out.push_back(head.is_local());
+  for (const HeadRule& head : heads) out.push_back(head.locality == Locality::policy);
   return out;
 }
 
@@ -78,7 +92,10 @@ std::vector<std::int32_t> RunRecord::budgets() const {
   std::vector<std::int32_t> out;
   if (heads.empty() || !policy_of(policy).info.has_budget) return out;
   const int of_policy = geometry().budget();
-  if (std::ranges::all_of(heads, [&](const HeadRule& head) { return head.budget() == of_policy; })) return out;
+  const auto is_of_policy = [&](const HeadRule& head) {
+    return head.locality == Locality::model || head.budget() == of_policy;
+  };
+  if (std::ranges::all_of(heads, is_of_policy)) return out;
   for (const HeadRule& head : heads) out.push_back(head.budget());
   return out;
 }

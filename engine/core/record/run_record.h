@@ -174,6 +174,10 @@ struct RunRecord {
   /// What the policy did in a head: its threshold is there.
   RetentionPlan plan(int layer, int kv_head) const;
   bool is_local(int layer, int kv_head) const;
+  /// Because the layer attends to its window alone: no policy decides there, and no mean or ranking has the head.
+  bool is_local_by_model(int layer, int kv_head) const;
+  /// [n_layers] of those windows, 0: a global layer. Empty: all are global.
+  std::vector<std::int32_t> model_windows() const;
   /// [n_layers * n_kv_heads], 1: local. Empty: none is, and the policy does not treat heads apart.
   std::vector<std::uint8_t> local_heads() const;
   /// [n_layers * n_kv_heads] that were solved for a density, or the decays that were learned; empty: there are none.

@@ -97,6 +97,7 @@ std::string verdict_on_kept(const Question& question) {
 
 /// The verdict on a token that was evicted, or that is kept at q.
 std::string oracle_verdict(const Question& question, bool evicted) {
+  if (question.run.is_local_by_model(question.layer, question.kv_head)) return "";  // nobody chose
   if (!Oracle(question.run).is_known()) return " This run has no oracle, so there is no verdict.";
   return evicted ? verdict_on_evicted(question) : verdict_on_kept(question);
 }
@@ -104,6 +105,9 @@ std::string oracle_verdict(const Question& question, bool evicted) {
 /// The policy's own reason.
 std::string reason(const Question& question, bool evicted) {
   const RunRecord& run = question.run;
+  if (run.is_local_by_model(question.layer, question.kv_head))
+    return ": this layer of the model attends only to its newest " + counted(question.geometry.window, "token") +
+           ", under every policy.";
   const RetentionPlan plan = run.plan(question.layer, question.kv_head);
   if (!evicted && question.q < run.prompt_len && prompt_was_dense(run)) {
     return ": the prompt is dense, and eviction starts at query " + std::to_string(run.prompt_len) + ".";

@@ -17,6 +17,7 @@ namespace {
 
 /// Long-range entries of one head that are still there at the run's last query.
 std::int64_t retained_long_range(const RunRecord& run, int layer, int kv_head) {
+  if (run.is_local_by_model(layer, kv_head)) return 0;
   const auto& row = run.evict_at.row(layer, kv_head);
   const int q = run.queries() - 1;
   const int end = std::min(static_cast<int>(row.size()), q - run.geometry().window + 1);

@@ -156,7 +156,9 @@ std::int32_t last_query(const RunRecord& run, std::int32_t q) {
   return run.ids.empty() || run.evict_at.empty() ? -1 : std::min(q, run.queries() - 1);
 }
 
+/// NaN of a head that the model itself makes local: no policy decides there.
 float counted_value(const RunRecord& run, Metric metric, int layer, int kv_head, std::int32_t q) {
+  if (run.is_local_by_model(layer, kv_head)) return kNaN;
   return metric == Metric::read_share ? static_cast<float>(HeadReads(run, layer, kv_head, q).share())
                                       : value_of(head_rows(run, layer, kv_head), metric, q, run.geometry());
 }
@@ -243,6 +245,7 @@ bool prompt_was_dense(const RunRecord& run) {
   if (!policy_of(run.policy).plan(run.policy, run.geometry()).dense_prefill) return false;
   for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {
     for (int head = 0; head < run.evict_at.n_kv_heads(); ++head) {
+      if (run.is_local_by_model(layer, head)) continue;
       const auto& row = run.evict_at.row(layer, head);
       if (std::ranges::any_of(row, [&](std::int32_t at) { return at < run.prompt_len; })) return false;
     }

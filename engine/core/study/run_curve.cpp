@@ -94,8 +94,9 @@ class Values {
   /// Tokens alive at q: all of them, or those behind the window as a share of what the policy has decided on.
   std::vector<double> kept(int head) const {
     std::vector<double> values = none();
-    if (run_.evict_at.empty()) return values;
-    const auto& evict_at = run_.evict_at.row(head / run_.model.n_kv_heads, head % run_.model.n_kv_heads);
+    const int layer = head / run_.model.n_kv_heads, kv_head = head % run_.model.n_kv_heads;
+    if (run_.evict_at.empty() || run_.is_local_by_model(layer, kv_head)) return values;
+    const auto& evict_at = run_.evict_at.row(layer, kv_head);
     const bool share = quantity_ == RunQuantity::density;
     const bool open = run_.status == RunStatus::running || run_.status == RunStatus::failed;
     const std::int64_t begin = range_.begin, end = std::min<std::int64_t>(range_.end, run_.queries());

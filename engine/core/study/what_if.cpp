@@ -79,9 +79,9 @@ void check_scores(const RunRecord& run, int head, const RetentionGeometry& geome
 /// What differs between heads, as far as a preview knows it.
 struct HeadNumbers {
   std::vector<float> thresholds, log_gamma;
-  std::vector<std::int32_t> budgets;
+  std::vector<std::int32_t> budgets, windows;
   HeadIndex at(const RunRecord& run, int layer, int kv_head) const {
-    return {layer, kv_head, run.model.n_layers, run.model.n_kv_heads, log_gamma, thresholds, budgets};
+    return {layer, kv_head, run.model.n_layers, run.model.n_kv_heads, log_gamma, thresholds, budgets, windows};
   }
 };
 
@@ -108,7 +108,8 @@ std::vector<float> thresholds_of(const RunRecord& run, const PolicySpec& spec, c
   if (plan.density == 0) return {};
   if (const std::vector<float> own = run.thresholds(); !own.empty() && asks_the_same(run, plan, geometry)) return own;
   const std::size_t n_heads = static_cast<std::size_t>(run.model.n_layers) * run.model.n_kv_heads;
-  const HeadNumbers any{.thresholds = std::vector<float>(n_heads)};  // who is local does not depend on them
+  const HeadNumbers any{.thresholds = std::vector<float>(n_heads),
+                        .windows = run.model_windows()};  // who is local does not depend on them
   plan.heads = recorded_head_rules(spec, geometry, plan, any.at(run, 0, 0));
   return solve_density(plan, geometry, scores_of_prompt(run), run.prompt_len, recorded_delay(run).value_or(0));
 }
@@ -121,7 +122,8 @@ std::vector<std::int32_t> budgets_of(const RunRecord& run, const PolicySpec& spe
   if (!run.heads.empty() && asks_the_same(run, plan, geometry) && run.geometry().top_k == geometry.top_k) {
     return run.budgets();
   }
-  plan.heads = recorded_head_rules(spec, geometry, plan, HeadNumbers{.log_gamma = log_gamma}.at(run, 0, 0));
+  plan.heads = recorded_head_rules(spec, geometry, plan,
+                                   HeadNumbers{.log_gamma = log_gamma, .windows = run.model_windows()}.at(run, 0, 0));
   std::vector<std::int32_t> budgets =
       solve_places(plan, geometry, scores_of_prompt(run), run.prompt_len, recorded_delay(run).value_or(0));
   for (std::int32_t& budget : budgets) budget += geometry.n_sink + geometry.window;
@@ -197,7 +199,8 @@ RunRecord preview_of(const RunRecord& run, const PolicySpec& spec, const std::ve
   if (needs_scores) check_gate(run, spec);
   if (needs_scores) check_window(run, geometry.window);
   for (int head = 0; needs_scores && head < run.model.n_layers * run.model.n_kv_heads; ++head)
-    check_scores(run, head, geometry);
+    if (!run.is_local_by_model(head / run.model.n_kv_heads, head % run.model.n_kv_heads))
+      check_scores(run, head, geometry);
 
   RunRecord result = run;
   result.policy = spec;
@@ -206,7 +209,8 @@ RunRecord preview_of(const RunRecord& run, const PolicySpec& spec, const std::ve
   result.changes.clear();
   const HeadNumbers numbers{.thresholds = thresholds_of(run, spec, geometry),
                             .log_gamma = log_gamma,
-                            .budgets = budgets.empty() ? budgets_of(run, spec, geometry, log_gamma) : budgets};
+                            .budgets = budgets.empty() ? budgets_of(run, spec, geometry, log_gamma) : budgets,
+                            .windows = run.model_windows()};
   result.evict_at = LifetimeMap(run.model.n_layers, run.model.n_kv_heads);
   result.evict_at.resize(run.ids.size(), kUndecided);
   if (policy_of(spec).plan(spec, geometry).is_pooled()) {

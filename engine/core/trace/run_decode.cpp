@@ -115,7 +115,13 @@ class Decoder {
       if (!schema(id).is_in(block_.version)) return;
       ++n_columns;
       const auto values = block_.values<decltype(alike)>(id);
-      const auto is_alike = [&](auto value) { return value == alike || (value != value && alike != alike); };
+      const auto is_alike = [&](auto value) {
+        if constexpr (std::is_same_v<decltype(alike), float>) {
+          return std::isnan(value);  // as `alike` is
+        } else {
+          return value == alike;
+        }
+      };
       if (std::ranges::all_of(values, is_alike)) return;
       if (std::ranges::any_of(values, is_alike))
         fail(id, number_text(alike), "a value for each head, or " + number_text(alike) + " for all heads");

@@ -46,6 +46,7 @@ ActivePolicy::ActivePolicy(const PolicySpec& spec, int n_positions, const Loaded
       n_positions_(n_positions),
       forced_chunk_(forced_chunk),
       first_(std::move(first)),
+      windows_(model.config().windows()),
       geometry_(spec_.geometry(n_positions)),
       plan_(make_plan(spec_, geometry_)) {
   if (plan_.source == ScoreSource::gate) {
@@ -71,7 +72,8 @@ RetentionPlan ActivePolicy::make_plan(const PolicySpec& spec, const RetentionGeo
                    .n_kv_heads = config.n_kv_heads,
                    .alpha = model_.heads().alpha,
                    .thresholds = first_.thresholds,
-                   .budgets = first_.budgets};
+                   .budgets = first_.budgets,
+                   .windows = windows_};
   if (gate != nullptr) known.log_gamma = gate->log_gamma;
   try {
     plan.heads = head_rules(spec, geometry, plan, known);
@@ -135,7 +137,7 @@ int ActivePolicy::greatest_budget() const {
 
 bool ActivePolicy::divides_budget() const {
   return plan_.allocation.by_score() || std::ranges::any_of(plan_.heads, [&](const HeadRule& head) {
-           return head.budget() != plan_.heads.front().budget();
+           return head.locality != Locality::model && head.budget() != geometry_.budget();
          });
 }
 
@@ -147,6 +149,10 @@ void ActivePolicy::set_places(int layer, const std::vector<int>& places) {
   for (std::size_t head = 0; head < places.size(); ++head)
     plan_.heads[static_cast<std::size_t>(layer) * config.n_kv_heads + head].top_k = places[head];
   ++version_;
+}
+
+kernels::RetainRule ActivePolicy::rule(int layer) const {
+  return is_local_layer(layer) ? kernels::RetainRule::window : rule();
 }
 
 kernels::RetainRule ActivePolicy::rule() const {

@@ -50,8 +50,12 @@ class ActivePolicy {
   /// Null if the plan reads no scores.
   const TokenScorer* scorer() const { return scorer_; }
 
-  /// The rule that the kernels apply at each decode step.
+  /// Whether the model itself lets a layer attend to its window alone: no policy decides anything there.
+  bool is_local_layer(int layer) const { return !windows_.empty() && windows_[static_cast<std::size_t>(layer)] > 0; }
+  bool has_local_layers() const { return !windows_.empty(); }
+  /// The rule that the kernels apply at each decode step, in global layers and in one.
   kernels::RetainRule rule() const;
+  kernels::RetainRule rule(int layer) const;
   /// Of a head; rule() is threshold.
   float threshold(int head) const;
   /// What a head may hold, and the most that any head may.
@@ -66,7 +70,7 @@ class ActivePolicy {
   /// The budgets of a layer's heads from here on, as places beside sinks and window. Only for a plan that divides its budget
   /// by scores.
   void set_places(int layer, const std::vector<int>& places);
-  bool treats_heads_apart() const { return plan_.has_local_heads(); }
+  bool treats_heads_apart() const { return plan_.has_local_heads(Locality::policy); }
   /// solve_density() and density_error() of the plan on the scores that a text of n_tokens had.
   std::vector<float> solved_thresholds(const HeadSeries<float>& scores, int n_tokens) const;
   double error_of(std::span<const float> thresholds, const HeadSeries<float>& scores, int n_tokens) const;
@@ -96,11 +100,12 @@ class ActivePolicy {
   int prompt_slots() const { return prefills_densely() ? n_positions_ : answer_slots(); }
   int answer_slots() const;
   /// Whether every head comes to use answer_slots(), so that pages may be taken once and memory stays as it is.
-  bool has_fixed_budget() const { return plan_.has_fixed_budget() && !divides_budget(); }
+  bool has_fixed_budget() const { return plan_.has_fixed_budget() && !divides_budget() && !has_local_layers(); }
 
   /// The rule as a sparse prompt wants it: lifetimes of one head, decision by decision, on the host.
   std::unique_ptr<LifetimeRule> lifetime_rule(int head) const {
-    return evicts_behind_chunks() ? make_keep_all_rule() : make_rule(plan_, geometry_, head);
+    const bool keeps = evicts_behind_chunks() && !plan_.is_local(head);
+    return keeps ? make_keep_all_rule() : make_rule(plan_, geometry_, head);
   }
 
  private:
@@ -112,6 +117,7 @@ class ActivePolicy {
   PolicySpec spec_;
   int n_positions_, forced_chunk_;
   FirstPass first_;
+  std::vector<std::int32_t> windows_;  // ModelConfig::windows()
   RetentionGeometry geometry_;
   RetentionPlan plan_;
   const TokenScorer* scorer_ = nullptr;

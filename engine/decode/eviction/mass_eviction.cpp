@@ -96,6 +96,10 @@ void evict(SequenceState& state, int n_tokens, const std::function<int()>& max_s
   std::vector<at::Tensor> of_layers;
   for (int layer = 0; layer < config.n_layers; ++layer) {
     OrderedLayer& tokens = layers[static_cast<std::size_t>(layer)];
+    if (state.policy.is_local_layer(layer)) {
+      of_layers.push_back(at::zeros(tokens.slot.sizes(), tokens.slot.options().dtype(at::kFloat)));
+      continue;
+    }
     read_rows(state, layer, with_values, tokens);
     of_layers.push_back(score(layer, tokens));
     tokens.k = tokens.v = at::Tensor();
@@ -111,7 +115,12 @@ void evict(SequenceState& state, int n_tokens, const std::function<int()>& max_s
       const float* row = scores.data_ptr<float>() + head * scores.size(1);
       heads.push_back({positions, {row, row + positions.size()}});
     }
-    const std::vector<std::vector<char>> of_heads = choose(layer, std::move(heads));
+    std::vector<std::vector<char>> of_heads;
+    if (state.policy.is_local_layer(layer)) {  // its window is the model's
+      for (const HeadTokens& one : heads) of_heads.emplace_back(one.positions.size(), 1);
+    } else {
+      of_heads = choose(layer, std::move(heads));
+    }
     for (int head = 0; head < config.n_kv_heads; ++head) {
       const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
       const std::vector<char>& stays = of_heads[static_cast<std::size_t>(head)];

@@ -51,6 +51,7 @@ QueryRing::Queries QueryRing::newest(int layer, std::int64_t n, std::int64_t n_t
 }
 
 void LeastAttention::after_attention(const LayerStep& step) {
+  if (state_.policy.is_local_layer(step.layer)) return;
   const ModelConfig& config = state_.model.config();
   kernels::attention_mass({.cache = state_.cache.view(step.layer),
                            .q = step.q,

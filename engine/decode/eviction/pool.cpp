@@ -22,13 +22,13 @@ class Pool final : public ObservedAttention {
 bool Pool::is_full() const {
   const ModelConfig& config = state_.model.config();
   const RetentionGeometry& geometry = state_.policy.geometry();
-  double held = 0;
+  double held = 0, n_heads = 0;
   for (int layer = 0; layer < config.n_layers; ++layer) {
-    for (int head = 0; head < config.n_kv_heads; ++head) {
+    for (int head = 0; head < config.n_kv_heads && !state_.policy.is_local_layer(layer); ++head, ++n_heads) {
       held += std::max(0, state_.cache.n_slots(layer, head) - geometry.n_sink - geometry.window);
     }
   }
-  return held > state_.policy.spec().value("pool") * config.n_layers * config.n_kv_heads;
+  return held > state_.policy.spec().value("pool") * n_heads;
 }
 
 void Pool::empty(int n_tokens, StepFacts* facts) {

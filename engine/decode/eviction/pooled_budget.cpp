@@ -7,9 +7,20 @@
 namespace kvscope::engine {
 namespace {
 
-std::vector<RetentionGeometry> geometries(const SequenceState& state) {
+/// The heads that share the pool: those of layers that the model itself does not make local.
+std::vector<int> pool_heads(const SequenceState& state) {
   const ModelConfig& config = state.model.config();
-  return geometry_of_heads(state.policy.plan(), state.policy.geometry(), config.n_layers * config.n_kv_heads);
+  std::vector<int> heads;
+  for (int head = 0; head < config.n_layers * config.n_kv_heads; ++head)
+    if (!state.policy.is_local_layer(head / config.n_kv_heads)) heads.push_back(head);
+  return heads;
+}
+
+std::vector<RetentionGeometry> geometries(const SequenceState& state) {
+  std::vector<RetentionGeometry> of_head;
+  for (const int head : pool_heads(state))
+    of_head.push_back(state.policy.plan().of_head(state.policy.geometry(), head));
+  return of_head;
 }
 
 /// Scores and places are followed on the host, which hears of both with every step anyway: nothing of the cache is copied
@@ -23,6 +34,7 @@ class PooledBudget final : public AttentionMethod {
         delay_(state.policy.scorer()->delay()),
         interval_(std::max(1, state.policy.plan().cut_interval)),
         version_(state.policy.version()),
+        heads_(pool_heads(state)),
         pool_(geometries(state), delay_, interval_) {}
 
   void observe_scores(int layer, const at::Tensor& scores, std::int64_t first) override {
@@ -30,14 +42,16 @@ class PooledBudget final : public AttentionMethod {
     const std::int64_t n = scores.size(1);
     for (int head = 0; head < n_kv_heads_; ++head) {
       const float* row = scores.data_ptr<float>() + head * n;
+      const int member = member_of(layer * n_kv_heads_ + head);
       for (std::int64_t i = std::max<std::int64_t>(0, -first); i < n; ++i)
-        pool_.tell(layer * n_kv_heads_ + head, static_cast<std::int32_t>(first + i), row[i]);
+        pool_.tell(member, static_cast<std::int32_t>(first + i), row[i]);
     }
   }
 
   void observe_step(std::int32_t position, const kernels::RetainDecision* decisions, const float* scores) override {
     for (int head = 0; head < n_heads_; ++head) {
-      if (position >= delay_) pool_.tell(head, position - delay_, scores[head]);
+      if (const int member = member_of(head); position >= delay_ && member >= 0)
+        pool_.tell(member, position - delay_, scores[head]);
       if (positions_.empty()) continue;
       std::vector<std::int32_t>& of_head = positions_[static_cast<std::size_t>(head)];
       of_head.resize(std::max(of_head.size(), static_cast<std::size_t>(decisions[head].slot) + 1));
@@ -50,8 +64,9 @@ class PooledBudget final : public AttentionMethod {
     if (n_tokens % interval_ != 0 && version_ == state_.policy.version()) return;
     if (version_ != state_.policy.version()) pool_.change(geometries(state_));
     version_ = state_.policy.version();
-    const PooledTopK::Cut cut = pool_.cut(n_tokens);
+    PooledTopK::Cut cut = pool_.cut(n_tokens);
     if (cut.left.empty()) return;
+    for (PooledTopK::Leaver& one : cut.left) one.head = heads_[static_cast<std::size_t>(one.head)];
     if (facts != nullptr) {
       for (const PooledTopK::Leaver& one : cut.left)
         facts->lifetimes.push_back({one.head / n_kv_heads_, one.head % n_kv_heads_, one.t, n_tokens});
@@ -66,10 +81,16 @@ class PooledBudget final : public AttentionMethod {
   void cache_changed() override { positions_.clear(); }
 
  private:
+  /// Which member of the pool a head is; -1: none.
+  int member_of(int head) const {
+    const auto found = std::ranges::lower_bound(heads_, head);
+    return found != heads_.end() && *found == head ? static_cast<int>(found - heads_.begin()) : -1;
+  }
   void read_positions();
   void take_out(const std::vector<PooledTopK::Leaver>& left);
 
   int n_kv_heads_, n_heads_, delay_, interval_, version_;
+  std::vector<int> heads_;  // of the model, members of the pool
   PooledTopK pool_;
   /// [n_heads][slots of the head]: who is in each, as the cache has it. Empty: not known, to be read.
   std::vector<std::vector<std::int32_t>> positions_;

@@ -73,7 +73,7 @@ void PageSelection::read_bounds() {
 }
 
 kernels::SlotCacheView PageSelection::select(const LayerStep& step, const kernels::SlotCacheView& cache) {
-  if (step.layer < selection().dense_layers) return cache;
+  if (step.layer < selection().dense_layers || state_.policy.is_local_layer(step.layer)) return cache;
   const at::Tensor bounds = bounds_[step.layer];
   const kernels::SelectPagesArgs args = {.cache = cache,
                                          .q = step.q,

@@ -26,7 +26,10 @@ SequenceState::SequenceState(const LoadedModel& model_, const PolicySpec& spec, 
     }
   }
   // All pages at once: memory stays as it is, and every head's pages follow each other, so that rows() copies nothing.
-  if (policy.has_fixed_budget() || policy.prefills_densely()) cache.reserve(policy.prompt_slots());
+  if (policy.has_fixed_budget() || (policy.prefills_densely() && !policy.has_local_layers()))
+    cache.reserve(policy.prompt_slots());
+  for (int layer = 0; policy.prefills_densely() && policy.has_local_layers() && layer < config.n_layers; ++layer)
+    if (!policy.is_local_layer(layer)) cache.reserve(layer, policy.prompt_slots());
   methods = make_methods(*this);
 }
 

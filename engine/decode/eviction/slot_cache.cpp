@@ -86,6 +86,12 @@ void SlotCache::reserve(int slots) {
   if (changed) upload_page_table();
 }
 
+void SlotCache::reserve(int layer, int slots) {
+  bool changed = false;
+  for (int head = 0; head < n_kv_heads_; ++head) changed |= map_pages(layer, head, slots);
+  if (changed) upload_page_table();
+}
+
 void SlotCache::reserve_next(int n) {
   bool changed = false;
   for (int layer = 0; layer < n_layers_; ++layer) {
@@ -114,6 +120,12 @@ void SlotCache::fill_slots(int n) {
   reserve(n);
   std::fill(n_slots_host_.begin(), n_slots_host_.end(), n);
   n_slots_.fill_(n);
+}
+
+void SlotCache::fill_slots(int layer, int n) {
+  reserve(layer, n);
+  std::fill_n(n_slots_host_.begin() + static_cast<std::ptrdiff_t>(index(layer, 0)), n_kv_heads_, n);
+  n_slots_[layer].fill_(n);
 }
 
 std::int64_t SlotCache::page_stride(int layer, int n) const {

@@ -29,6 +29,8 @@ class SlotCache {
 
   /// Gives every head pages for its first `slots` slots (at most max_slots).
   void reserve(int slots);
+  /// Those of one layer.
+  void reserve(int layer, int slots);
   /// Gives every head pages for its next n slots. To be called before each step.
   void reserve_next(int n = 1);
   /// The kernels have used `slot` of this head.
@@ -38,6 +40,8 @@ class SlotCache {
 
   /// Every head of every layer holds slots 0 ... n - 1, as a dense cache does. Does not wait for the device.
   void fill_slots(int n);
+  /// Those of one layer.
+  void fill_slots(int layer, int n);
   /// Keys and values of slots 0 ... n - 1 of a layer, [n_kv_heads, n, head_dim], every row contiguous. What lies in a
   /// slot without a token is anything. A view of the pool where every head's pages follow each other, as reserve() on an
   /// empty cache gives them; a copy otherwise.

@@ -1,6 +1,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <limits>
+#include <numeric>
 
 #include "engine/core/support/error.h"
 #include "engine/decode/eviction/active_policy.h"
@@ -29,6 +30,11 @@ class PlainHook final : public AttentionHook {
       const auto length = static_cast<std::size_t>(n);
       std::span<const float> of_head;
       if (scores.defined()) of_head = {scores.data_ptr<float>() + head * n, length};
+      if (tokens.window > 0) {
+        std::iota(evict_at.data_ptr<std::int32_t>() + head * n, evict_at.data_ptr<std::int32_t>() + (head + 1) * n,
+                  tokens.window);
+        continue;
+      }
       policy_lifetimes(policy_.spec(), n_positions_, of_head, static_cast<std::int32_t>(n),
                        {evict_at.data_ptr<std::int32_t>() + head * n, length});
     }

@@ -54,6 +54,10 @@ DecoderModule::DecoderModule(const ModelConfig& config, int n_positions, at::Dev
     : config_(config),
       compute_type_(compute_type),
       parameters_(parameter_specs(config), device, compute_type, trained) {
+  if (!config.windows().empty())
+    throw Error({.file = "model",
+                 .found = "layers that attend to a window alone (sliding_attention)",
+                 .expected = "a model whose layers are all global, to be trained here"});
   const TensorNames& names = config.family->names;
   embedding_ = parameters_[weight_of(names.embedding)];
   output_ = config.tie_word_embeddings ? embedding_ : parameters_[weight_of(names.lm_head)];

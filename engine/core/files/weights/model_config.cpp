@@ -41,9 +41,8 @@ class Reader {
     c.tie_word_embeddings = object_.boolean_or("tie_word_embeddings", false);
     c.set_family(family);
     read_layers(c);
-    refuse_what_is_not_computed(c.n_layers);
-    if (family.windows) read_windows(c);
-    refuse_windows(c);
+    refuse_what_is_not_computed();
+    read_windows(c, family);
     c.dtype = read_dtype();
     c.eos_ids = token_ids(config_, "eos_token_id", file_, c.vocab_size, c.warnings);
     token_ids(config_, "bos_token_id", file_, c.vocab_size, c.warnings);  // not used; one out of range is odd
@@ -113,7 +112,7 @@ class Reader {
   }
 
   /// Settings that would change the result and that the model here does not have: refused rather than ignored.
-  void refuse_what_is_not_computed(int n_layers) const {
+  void refuse_what_is_not_computed() const {
     if (object_.has("quantization_config")) {
       fail("quantization_config", "quantized weights are not supported", "null", "use the model's unquantized weights");
     }
@@ -123,42 +122,47 @@ class Reader {
     const std::string act = object_.text_or("hidden_act", "silu");
     if (act != "silu" && act != "swish")  // two names of one function
       fail("hidden_act", in_quotes(act) + " is not supported", "\"silu\"");
-    if (!object_.has("layer_types")) return;
+  }
+
+  /// Which layers attend to a window alone, by layer_types or, without that, by max_window_layers: transformers' classes
+  /// of the family take the window of both from sliding_window, and no window at all unless use_sliding_window is true.
+  /// One as long as the context changes nothing.
+  void read_windows(ModelConfig& c, const ModelFamily& family) const {
+    constexpr std::int64_t kDefaultWindow = 4096, kDefaultFullLayers = 28;  // of transformers
+    const std::vector<bool> sliding = sliding_layers(c, family);
+    if (!family.windows) return;
+    const bool is_on = object_.boolean_or("use_sliding_window", false);
+    const bool none = !is_on || (config_.contains("sliding_window") && config_["sliding_window"].is_null());
+    const auto window = object_.integer_or("sliding_window", kDefaultWindow, 1, kMaxFilePositions);
+    const std::int64_t full = object_.integer_or("max_window_layers", kDefaultFullLayers, 0, kMaxLayers);
+    for (std::int64_t i = 0; i < c.n_layers; ++i) {
+      const auto layer = static_cast<std::size_t>(i);
+      const bool slides = sliding.empty() ? i >= full : sliding[layer];
+      if (slides && none && !sliding.empty())
+        fail("layer_types", "sliding_attention in layer " + std::to_string(i) + ", but no window",
+             "use_sliding_window: true and sliding_window: a number of tokens");
+      if (slides && !none && window < c.max_positions) c.layers[layer].window = static_cast<int>(window);
+    }
+  }
+
+  /// Of layer_types; empty without it.
+  std::vector<bool> sliding_layers(const ModelConfig& c, const ModelFamily& family) const {
+    std::vector<bool> sliding;
+    if (!object_.has("layer_types")) return sliding;
     const json& types = config_["layer_types"];
     if (!types.is_array()) fail("layer_types", "not a list", "a list of text");
     for (const json& type : types) {
-      if (type == "full_attention") continue;
+      sliding.push_back(type == "sliding_attention");
+      if (type == "full_attention" || (sliding.back() && family.windows)) continue;
       const std::string found =
           type.is_string() ? in_quotes(type.get<std::string>()) + " is" : "a kind of layer that is";
-      fail("layer_types", found + " not supported", "\"full_attention\" in every layer");
+      fail("layer_types", found + " not supported",
+           family.windows ? "\"full_attention\" or \"sliding_attention\" in every layer"
+                          : "\"full_attention\" in every layer");
     }
-    if (types.size() != static_cast<std::size_t>(n_layers))
-      fail("layer_types", std::to_string(types.size()) + " layers", std::to_string(n_layers) + ", num_hidden_layers");
-  }
-
-  /// With layer_types (checked above) transformers does not look at these fields.
-  void read_windows(ModelConfig& c) const {
-    if (!object_.boolean_or("use_sliding_window", false) || object_.has("layer_types")) return;
-    constexpr std::int64_t kDefaultWindow = 4096, kDefaultFullLayers = 28;  // of transformers
-    const bool none = config_.contains("sliding_window") && config_["sliding_window"].is_null();
-    const auto window = object_.integer_or("sliding_window", kDefaultWindow, 1, kMaxFilePositions);
-    const std::int64_t full = object_.integer_or("max_window_layers", kDefaultFullLayers, 0, kMaxLayers);
-    if (none) return;
-    for (std::int64_t i = full; i < c.n_layers; ++i)
-      c.layers[static_cast<std::size_t>(i)].window = static_cast<int>(window);
-  }
-
-  /// A window that no layer has, or that is as long as the context, changes nothing and is let pass: Qwen2's files
-  /// often speak of one.
-  void refuse_windows(ModelConfig& c) const {
-    for (LayerConfig& layer : c.layers) {
-      if (layer.window >= c.max_positions) layer.window = 0;
-      if (layer.window == 0) continue;
-      fail("use_sliding_window",
-           "a window of " + std::to_string(layer.window) + " tokens from layer " +
-               std::to_string(&layer - c.layers.data()) + " on is not supported",
-           "false");
-    }
+    if (types.size() != static_cast<std::size_t>(c.n_layers))
+      fail("layer_types", std::to_string(types.size()) + " layers", std::to_string(c.n_layers) + ", num_hidden_layers");
+    return sliding;
   }
 
   std::string read_dtype() const {
@@ -182,6 +186,13 @@ class Reader {
 double ModelConfig::attention_scale(int layer) const {
   const double own = layers[static_cast<std::size_t>(layer)].attention_scale;
   return own != 0 ? own : 1 / std::sqrt(static_cast<double>(head_dim));
+}
+
+std::vector<std::int32_t> ModelConfig::windows() const {
+  std::vector<std::int32_t> windows;
+  for (const LayerConfig& layer : layers) windows.push_back(layer.window);
+  return std::ranges::any_of(windows, [](std::int32_t window) { return window > 0; }) ? windows
+                                                                                      : std::vector<std::int32_t>();
 }
 
 void ModelConfig::set_family(const ModelFamily& of) {

@@ -24,6 +24,10 @@ struct ModelConfig {
   GenerationDefaults generation;
   std::vector<std::string> warnings;  // one line each: what these files say and nobody here reads
   int group_size() const { return n_heads / n_kv_heads; }
+  /// Whether a layer attends to its window alone.
+  bool is_local(int layer) const { return layers[static_cast<std::size_t>(layer)].window > 0; }
+  /// [n_layers] of the windows, 0: a global layer. Empty where all are global.
+  std::vector<std::int32_t> windows() const;
   /// Of q . k in a layer's attention.
   double attention_scale(int layer) const;
   /// Makes all layers, n_layers of them, what the family's are.

@@ -18,7 +18,7 @@ struct LayerConfig {
   double rope_theta = 10000;
   RopeScaling rope_scaling;
   double attention_scale = 0;  // of q . k; 0: 1 / sqrt(head_dim)
-  int window = 0;              // newest tokens that a query sees; 0: all, and no other is computed
+  int window = 0;              // newest tokens that a query sees, its own included: a local layer; 0: all
   bool operator==(const LayerConfig&) const = default;
 };
 
