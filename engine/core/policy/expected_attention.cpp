@@ -34,6 +34,8 @@ DecisionLog log(const LogQuestion& question) {
                                          : "All tokens of the answer stay.");
 }
 
+std::vector<std::string> sweep(const SweepPoint& at) { return {"expected-attention:keep=" + at.percent}; }
+
 }  // namespace
 
 Policy expected_attention_policy() {
@@ -51,7 +53,8 @@ Policy expected_attention_policy() {
       .plan = plan,
       .explain = explain,
       .log = log,
-      .uses = uses_allocation};
+      .uses = uses_allocation,
+      .sweep = sweep};
 }
 
 }  // namespace kvscope

@@ -1,5 +1,7 @@
 // H2O (Zhang et al., 2023): heavy hitters by accumulated attention. As released, sums and not means; here the mean over
 // the query heads of the group, since a KV head keeps one set of tokens.
+#include <algorithm>
+
 #include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
@@ -35,6 +37,10 @@ std::string explain(const TokenQuestion& question) { return explain_least_attent
 
 DecisionLog log(const LogQuestion& question) { return log_of_least(question, "sum of attention"); }
 
+std::vector<std::string> sweep(const SweepPoint& at) {  // half and half, as published
+  return {"h2o:keep=" + at.percent + ",window=" + std::to_string(std::max(1, at.budget / 2))};
+}
+
 }  // namespace
 
 Policy h2o_policy() {
@@ -52,7 +58,8 @@ Policy h2o_policy() {
       .plan = plan,
       .explain = explain,
       .log = log,
-      .uses = uses_allocation};
+      .uses = uses_allocation,
+      .sweep = sweep};
 }
 
 }  // namespace kvscope

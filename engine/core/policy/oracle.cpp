@@ -29,6 +29,11 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
   return plan;
 }
 
+std::vector<std::string> sweep(const SweepPoint& at) {
+  const std::string text = "oracle:keep=" + at.percent + at.window();
+  return {text, text + ",mass=rms"};
+}
+
 }  // namespace
 
 Policy oracle_policy() {
@@ -42,7 +47,8 @@ Policy oracle_policy() {
                    .has_budget = true},
           .geometry = budget_geometry,
           .plan = plan,
-          .uses = uses_top_k};
+          .uses = uses_top_k,
+          .sweep = sweep};
 }
 
 }  // namespace kvscope

@@ -28,6 +28,8 @@ DecisionLog log(const LogQuestion& question) {
                   " in pages of 16. The token strip shows which pages."};
 }
 
+std::vector<std::string> sweep(const SweepPoint& at) { return {"quest:read=" + at.percent}; }
+
 }  // namespace
 
 Policy quest_policy() {
@@ -40,7 +42,8 @@ Policy quest_policy() {
                    .parameters = kParameters},
           .geometry = open_geometry,
           .plan = plan,
-          .log = log};
+          .log = log,
+          .sweep = sweep};
 }
 
 }  // namespace kvscope

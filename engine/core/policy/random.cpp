@@ -35,6 +35,8 @@ bool uses(const PolicySpec& spec, std::string_view parameter) {
          uses_top_k(spec, parameter);
 }
 
+std::vector<std::string> sweep(const SweepPoint& at) { return {"random:keep=" + at.percent + at.window()}; }
+
 }  // namespace
 
 Policy random_policy() {
@@ -48,7 +50,8 @@ Policy random_policy() {
                .has_budget = true},
       .geometry = geometry,
       .plan = plan,
-      .uses = uses};
+      .uses = uses,
+      .sweep = sweep};
 }
 
 }  // namespace kvscope

@@ -48,6 +48,8 @@ DecisionLog log(const LogQuestion& question) {
                             triggered ? "This repeats whenever the pool is full." : "All tokens of the answer stay.");
 }
 
+std::vector<std::string> sweep(const SweepPoint& at) { return {"snapkv:keep=" + at.percent + at.window()}; }
+
 }  // namespace
 
 Policy snapkv_policy() {
@@ -66,7 +68,8 @@ Policy snapkv_policy() {
       .plan = plan,
       .explain = explain,
       .log = log,
-      .uses = uses};
+      .uses = uses,
+      .sweep = sweep};
 }
 
 }  // namespace kvscope

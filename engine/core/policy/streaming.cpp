@@ -1,5 +1,7 @@
 // StreamingLLM (Xiao et al., 2024): sinks and a sliding window; a token that leaves the window is gone. Without sinks
 // it is local attention.
+#include <algorithm>
+
 #include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
@@ -14,6 +16,10 @@ RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) { return {.admis
 
 int budget_tokens(const PolicySpec& spec) { return spec.count("sinks") + spec.count("window"); }
 
+std::vector<std::string> sweep(const SweepPoint& at) {
+  return {"streaming:sinks=4,window=" + std::to_string(std::max(1, at.budget - 4))};
+}
+
 }  // namespace
 
 Policy streaming_policy() {
@@ -24,7 +30,8 @@ Policy streaming_policy() {
                    .parameters = kParameters},
           .geometry = geometry,
           .plan = plan,
-          .budget_tokens = budget_tokens};
+          .budget_tokens = budget_tokens,
+          .sweep = sweep};
 }
 
 }  // namespace kvscope

@@ -32,6 +32,8 @@ std::string explain(const TokenQuestion& question) { return explain_least_attent
 
 DecisionLog log(const LogQuestion& question) { return log_of_least(question, "attention of the query"); }
 
+std::vector<std::string> sweep(const SweepPoint& at) { return {"tova:keep=" + at.percent}; }
+
 }  // namespace
 
 Policy tova_policy() {
@@ -47,7 +49,8 @@ Policy tova_policy() {
       .plan = plan,
       .explain = explain,
       .log = log,
-      .uses = uses_allocation};
+      .uses = uses_allocation,
+      .sweep = sweep};
 }
 
 }  // namespace kvscope

@@ -9,30 +9,13 @@ namespace {
 
 constexpr const char* kDense = "full";
 
-std::string window_within(int budget) { return ",window=" + std::to_string(std::clamp(budget / 4, 1, 64)); }
-
-/// At a share of the tokens, written as people write it.
-std::vector<std::string> at_share(const std::string& percent, double share, int length) {
-  const int budget = static_cast<int>(length * share);
-  const std::string keep = ":keep=" + percent, window = window_within(budget);
-  return {"streaming:sinks=4,window=" + std::to_string(std::max(1, budget - 4)),
-          "random" + keep + window,
-          "tova" + keep,
-          "h2o" + keep + ",window=" + std::to_string(std::max(1, budget / 2)),  // half and half, as published
-          "snapkv" + keep + window,
-          "expected-attention" + keep,
-          "quest:read=" + percent,
-          "oracle" + keep + window,
-          "oracle" + keep + window + ",mass=rms"};
-}
-
 /// A scorer has the window that it was trained for, so that a short text leaves its policy more than a quarter.
 std::vector<std::string> suitable(const LoadedModel& model, int length) {
   const int budget = length / 4, delay = model.scorer_delay();
   return {"streaming:sinks=4,window=" + std::to_string(std::max(1, budget - 4)),
-          "random:keep=25%" + window_within(budget),
+          "random:keep=25%" + SweepPoint{"25%", budget}.window(),
           delay > 0 ? "kvpop:budget=" + std::to_string(std::max(budget, 4 + delay + 16))
-                    : "snapkv:keep=25%" + window_within(budget)};
+                    : "snapkv:keep=25%" + SweepPoint{"25%", budget}.window()};
 }
 
 }  // namespace
@@ -40,7 +23,7 @@ std::vector<std::string> suitable(const LoadedModel& model, int length) {
 std::vector<std::string> sweep_policies(int length) {
   std::vector<std::string> all;
   for (const auto& [percent, share] : {std::pair("50%", 0.5), std::pair("25%", 0.25), std::pair("12.5%", 0.125)}) {
-    const auto some = at_share(percent, share, length);
+    const auto some = swept_policies({percent, static_cast<int>(length * share)});
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;
