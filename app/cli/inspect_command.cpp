@@ -1,8 +1,10 @@
 // kvscope inspect: what a model, a gate, a weights file, a trace or a study is.
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "app/cli/adapter_summary.h"
 #include "app/cli/arguments.h"
@@ -53,7 +55,11 @@ std::string first_token(const Tokenizer& tokenizer) {
 ordered_json inspect_model(const fs::path& folder, bool has_gate) {
   const ModelFolder model = ModelFolder::open(folder);
   const ModelConfig& config = model.config;
-  const double kv_bytes = 2.0 * config.n_layers * config.n_kv_heads * config.head_dim * 2;
+  const std::vector<std::int32_t> windows = config.windows();
+  const auto n_local = windows.size() - static_cast<std::size_t>(std::ranges::count(windows, 0));
+  // A local layer's cache stops growing when its window is full.
+  const double kv_bytes =
+      2.0 * (config.n_layers - static_cast<double>(n_local)) * config.n_kv_heads * config.head_dim * 2;
   ordered_json result = {{"kind", "model"},
                          {"architecture", config.family->architecture},
                          {"dtype", config.dtype},
@@ -70,6 +76,7 @@ ordered_json inspect_model(const fs::path& folder, bool has_gate) {
                          {"runs_on", devices_of(config)},
                          {"weights_hash", model.weights.hash()},
                          {"kv_cache_bytes_per_token_16bit", kv_bytes}};
+  if (n_local > 0) result["layer_windows"] = windows;  // 0: a global layer
   if (!model.warnings.empty()) result["warnings"] = model.warnings;
   for (const std::string& line : model.warnings) print_warning(line);
   std::error_code error;

@@ -141,6 +141,25 @@ TEST_CASE("A damaged generation configuration is ignored with a warning, as tran
   }
 }
 
+TEST_CASE("A window on every other layer is read, described and computed without a warning") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  json config = test::small_model_config();
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 8;
+  config["layer_types"] = {"sliding_attention", "full_attention"};
+  const Scene local({}, config), global({});
+  const json object = json::parse(local.run({"inspect", "--json"}).out);
+  CHECK(object["layer_windows"] == json({8, 0}));
+  CHECK(2 * object["kv_cache_bytes_per_token_16bit"].get<double>() ==
+        json::parse(global.run({"inspect", "--json"}).out)["kv_cache_bytes_per_token_16bit"].get<double>());
+  const std::string text = "the code of the falcon is the code of the falcon and so on and on and on";
+  const test::Result a = local.score(text), b = global.score(text);
+  CAPTURE(a.err, b.err);
+  CHECK(a.exit_code == 0);
+  CHECK(n_warnings(a.err) == 0);
+  CHECK(a.out != b.out);
+}
+
 TEST_CASE("A head of its own beside tied embeddings scores as an untied model does") {
   if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
   json config = test::small_model_config();
