@@ -6,6 +6,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "engine/core/policy/allocation.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/scorer_text.h"
 #include "engine/core/record/run_gate.h"
@@ -49,6 +50,7 @@ std::string policy_words(const RunRecord& run, const Differing& differing) {
   if (!run.changes.empty()) return method_name(policy.name) + " " + views::policy_history(run);
   std::string text = method_name(policy.name);
   if (policy.budget) text += budget_words(*policy.budget);
+  if (policy.budget && takes_budgets(policy) && !run.budgets().empty()) text += ", given budgets";
   if (const std::string gate = gate_of(run); !gate.empty()) text += " (" + gate + ")";
   const PolicyInfo* info = find_policy(policy.name);
   // Which heads are global no parameter says where a directory does: two choices differ in their number at least.

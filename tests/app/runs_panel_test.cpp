@@ -39,6 +39,13 @@ TEST_CASE("A run's title has the parameters in which the runs of its policy diff
   CHECK(title_of({plain, other}, 1) == "StreamingLLM");  // another policy's runs differ in their policy
 }
 
+TEST_CASE("A run under given budgets of heads says so in its title") {
+  RunRecord even = run_under("kvpop:budget=40,sinks=4,window=16"), given = even;
+  test::set_heads(given, &HeadRule::top_k, std::vector<std::int32_t>{10, 20, 30, 20, 20, 20});
+  CHECK_THAT(title_of({entry_of(1, even), entry_of(2, given)}, 2), Catch::Contains("KVpop 40 tokens, given budgets"));
+  CHECK_THAT(title_of({entry_of(1, even), entry_of(2, given)}, 1), !Catch::Contains("given"));
+}
+
 TEST_CASE("A hybrid's title has how many of its heads are global, which no parameter says") {
   RunRecord few = run_under("full"), many = few;
   few.policy = many.policy = PolicySpec::parse("hybrid:heads=d");
