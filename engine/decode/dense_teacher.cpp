@@ -49,7 +49,7 @@ struct DenseTeacher::Impl final : AttentionHook {
     values_here.narrow(0, horizon, n).copy_(v);
     ops::KeysInSight seen{keys_here.transpose(0, 1), values_here.transpose(0, 1)};
     const at::Tensor lse = at::empty({q.size(1), n}, mass.options());
-    if (tokens.window > 0) {  // no policy decides here, so that nobody asks about the future
+    if (tokens.window > 0) {  // no policy decides here: its future attention is not needed
       const std::int64_t n_seen = horizon + n;
       return ops::lifetime_attention(
           q, in_window(seen.k.narrow(1, 0, n_seen), seen.v.narrow(1, 0, n_seen), tokens.window), horizon, tokens.scale);

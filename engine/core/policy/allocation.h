@@ -39,13 +39,13 @@ bool takes_budgets(const PolicySpec& spec);
 std::vector<int> places_of_heads(const RetentionPlan& plan, const RetentionGeometry& geometry, int n_layers,
                                  int n_kv_heads);
 
-/// ada_places() of every layer from the raw scores of a text of n_tokens, [n_layers][n_kv_heads][>= n_tokens]. Who
-/// competes is what density.h judges: tokens that have left the window by the last query. `plan` has its heads.
+/// ada_places() of every layer from the raw scores of a text of n_tokens, [n_layers][n_kv_heads][>= n_tokens]. The
+/// tokens that compete are those of density.h: they have left the window by the last query. `plan` has its heads.
 /// Scores decay as they do at the last query. Throws Error (bad input) for a text in which no token has a score.
 std::vector<int> solve_places(const RetentionPlan& plan, const RetentionGeometry& geometry,
                               const HeadSeries<float>& scores, int n_tokens, int delay);
 
-/// "budgets of 32 to 118 tokens by AdaKV, mean 64"; empty where all heads have one.
+/// "budgets by AdaKV: 32 to 118 tokens per head, mean 64"; empty where all heads have one.
 std::string describe_budgets(const PolicySpec& spec, const HeadRules& heads);
 
 /// Budgets as people write them: a line for each layer, or layers apart by ";", with a number for each KV head, apart by

@@ -52,6 +52,16 @@ json bits_json(const std::vector<float>& values) {
   return list;
 }
 
+/// The list under `key`, read number by number; `own`, the run's, where anything else is there; empty without the key.
+template <typename T, typename Read>
+std::vector<T> own_or_list(const json& request, const char* key, std::vector<T> own, Read&& read) {
+  if (!request.contains(key)) return {};
+  if (!request[key].is_array()) return own;
+  std::vector<T> list;
+  for (const json& one : request[key]) list.push_back(read(one));
+  return list;
+}
+
 json origin_json(const RunOrigin& origin) {
   json object = {{"kind", to_string(origin.kind)}};
   if (!origin.of.empty()) object["of"] = origin.of;
@@ -105,28 +115,14 @@ Asked asked_of_text(const RunRecord& run, std::string_view text) {
   r.prompt = request.contains("prompt") ? fields::text(request, "prompt") : run.prompt_text;
   if (request.contains("prompt_ids")) r.prompt_ids = ids_of_json(run, 0, request, "prompt_ids");
   if (request.contains("answer_ids")) r.answer_ids = ids_of_json(run, run.prompt_len, request, "answer_ids");
-  if (request.contains("threshold_bits")) {
-    const json& bits = request["threshold_bits"];
-    if (!bits.is_array()) {
-      r.thresholds = run.thresholds();
-    } else {
-      for (const json& one : bits) {
-        if (!one.is_number_unsigned()) bad_field(request, "threshold_bits", one.dump(), "numbers of 32 bits");
-        r.thresholds.push_back(std::bit_cast<float>(one.get<std::uint32_t>()));
-      }
-    }
-  }
-  if (request.contains("budgets")) {
-    const json& budgets = request["budgets"];
-    if (!budgets.is_array()) {
-      r.budgets = run.budgets();
-    } else {
-      for (const json& one : budgets) {
-        if (!one.is_number_integer()) bad_field(request, "budgets", one.dump(), "numbers of tokens");
-        r.budgets.push_back(one.get<std::int32_t>());
-      }
-    }
-  }
+  r.thresholds = own_or_list(request, "threshold_bits", run.thresholds(), [&](const json& one) {
+    if (!one.is_number_unsigned()) bad_field(request, "threshold_bits", one.dump(), "numbers of 32 bits");
+    return std::bit_cast<float>(one.get<std::uint32_t>());
+  });
+  r.budgets = own_or_list(request, "budgets", run.budgets(), [&](const json& one) {
+    if (!one.is_number_integer()) bad_field(request, "budgets", one.dump(), "numbers of tokens");
+    return one.get<std::int32_t>();
+  });
   for (const json& gate : field(object, "gates", json::value_t::array))
     asked.gates.push_back({text_or_empty(gate, "given"), text_or_empty(gate, "name"), text_or_empty(gate, "hash")});
   return asked;

@@ -97,7 +97,7 @@ std::string verdict_on_kept(const Question& question) {
 
 /// The verdict on a token that was evicted, or that is kept at q.
 std::string oracle_verdict(const Question& question, bool evicted) {
-  if (question.run.is_local_by_model(question.layer, question.kv_head)) return "";  // nobody chose
+  if (question.run.is_local_by_model(question.layer, question.kv_head)) return "";  // no policy decided
   if (!Oracle(question.run).is_known()) return " This run has no oracle, so there is no verdict.";
   return evicted ? verdict_on_evicted(question) : verdict_on_kept(question);
 }
