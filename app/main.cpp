@@ -8,10 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "app/catalog/models.h"
 #include "app/cli/command_list.h"
 #include "app/cli/output.h"
-#include "app/process/interrupt.h"
-#include "app/process/models.h"
+#include "app/support/closest.h"
+#include "app/support/interrupt.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/std_failure.h"
 #include "engine/core/trace/study_file.h"

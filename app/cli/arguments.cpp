@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "app/cli/command_list.h"
+#include "app/support/closest.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/standard_input.h"
@@ -14,20 +15,6 @@ namespace kvscope::app {
 namespace {
 
 constexpr std::size_t kMaxTextBytes = 64u << 20;
-
-int edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = std::exchange(row[0], static_cast<int>(i));
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const int replace = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
-    }
-  }
-  return row[b.size()];
-}
 
 const OptionSpec* find_option(const CommandSpec& spec, std::string_view name) {
   const auto it = std::ranges::find(spec.options, name, &OptionSpec::name);
@@ -72,18 +59,6 @@ void check_said_once(const Arguments& arguments) {
 
 std::string dashed(std::string_view option_name) {
   return (option_name.size() == 1 ? "-" : "--") + std::string(option_name);
-}
-
-std::string closest(std::string_view word, const std::vector<std::string_view>& candidates) {
-  std::string_view best;
-  int best_distance = std::max(2, static_cast<int>(word.size()) / 3) + 1;
-  for (const std::string_view candidate : candidates) {
-    // A prefix is meant more often than its edit distance says: "--max" for "--max-tokens".
-    const bool prefix = word.size() >= 3 && candidate.starts_with(word);
-    const int distance = prefix ? 1 : edit_distance(word, candidate);
-    if (distance < best_distance) best = candidate, best_distance = distance;
-  }
-  return std::string(best);
 }
 
 Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string> words) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/process/usage.h"
+#include "app/support/usage.h"
 
 namespace kvscope::app {
 
@@ -63,7 +63,5 @@ class Arguments {
 
 /// "--max-tokens", "-o": an option's name as it is typed.
 std::string dashed(std::string_view option_name);
-/// The candidate closest to `word` if it is close enough to be meant, else empty.
-std::string closest(std::string_view word, const std::vector<std::string_view>& candidates);
 
 }  // namespace kvscope::app

@@ -4,22 +4,20 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <utility>
 
-#include "app/cli/arguments.h"
-#include "app/cli/capture_plan.h"
-#include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
-#include "app/cli/write_behind.h"
-#include "app/process/interrupt.h"
-#include "app/session/run_setup.h"
+#include "app/studies/capture/capture_run.h"
 #include "engine/core/support/error.h"
-#include "engine/core/support/seconds_since.h"
-#include "engine/core/trace/trace_file.h"
+#include "engine/core/support/file.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {
+
+constexpr OptionSpec kResumeOption = {"resume", "",
+                                      "continue FILE if it exists, without the prompts that it already has"};
+constexpr OptionSpec kShardOption = {"shard", "I/N", "only prompts i with i % N == I, for i from 0 (0/1)"};
 
 constexpr auto kFileOptions = std::to_array<OptionSpec>({
     {"o", "FILE", "the trace to write (HDF5)"},
@@ -49,181 +47,53 @@ void check_conversations(const std::vector<Prompt>& prompts, const std::string& 
   }
 }
 
-// Bad prompts are said before the first is decoded; what an engine elsewhere finds, when it does.
-void refuse_bad(const Arguments& arguments, const CapturePlan& plan, const PromptCheck& check) {
-  if (arguments.has("skip-bad")) return;
-  for (const int index : plan.left()) {
-    const auto bad = check.bad.find(index);
-    if (bad == check.bad.end()) continue;
-    throw Error({.file = plan.prompts[index].where,
-                 .where = "prompt " + std::to_string(index),
-                 .found = bad->second,
-                 .hint = "--skip-bad records such prompts as failed runs and continues"});
-  }
-}
-
-// What the engine says of a prompt, and not of itself or of the options.
-bool is_of_prompt(const Error& error) { return error.code() == ExitCode::bad_input && error.parts().file == "prompt"; }
-
-RunRecord failed_run(const Arguments& arguments, EngineJob& job, const ModelInfo& model, const RunRequest& request,
-                     const std::string& where, std::string reason) {
-  if (!arguments.has("quiet")) {
-    job.progress().clear();
-    std::fprintf(stderr, "warning: %s: %s; recorded as failed\n", escape_for_terminal(where, 150).c_str(),
-                 escape_for_terminal(reason).c_str());
-  }
-  RunRecord run = start_record(model, job.asked(request));
-  finish_run(run, RunStatus::failed, std::move(reason));
-  return run;
-}
-
-RunRecord run_of(const Arguments& arguments, EngineJob& job, const ModelInfo& model, const RunRequest& request,
-                 const Prompt& prompt, const std::string* bad) {
-  if (bad != nullptr) return failed_run(arguments, job, model, request, prompt.where, *bad);
-  RunRecord run;
-  try {
-    job.run(model, request, run);
-  } catch (const Error& error) {
-    if (!is_of_prompt(error)) throw;
-    if (arguments.has("skip-bad")) return failed_run(arguments, job, model, request, prompt.where, error.what());
-    Error::Parts parts = error.parts();
-    parts.file = prompt.where;
-    throw Error(std::move(parts));
-  }
-  return run;
-}
-
-// Decodes and writes one prompt after the other, until Ctrl+C; returns the tokens written.
-std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const ModelInfo& model, const CapturePlan& plan,
-                         const PromptCheck& check, RunRequest request, TraceWriter& writer) {
-  job.show_engine_progress(false);
-  const auto start = std::chrono::steady_clock::now();
-  const auto before = static_cast<double>(plan.done.size()), all = static_cast<double>(plan.indices.size());
-  std::int64_t tokens = 0;
-  int n = 0;
-  WriteBehind writing(writer);
-  for (const int index : plan.left()) {
-    if (interrupted()) break;
-    char rate[64] = "";
-    const double seconds = seconds_since(start);
-    if (n > 0)
-      std::snprintf(rate, sizeof rate, "%.1f prompts/min, %.*f tok/s", 60 * n / seconds, tokens / seconds < 10 ? 1 : 0,
-                    tokens / seconds);
-    job.progress().update("capture", before + n, all, rate);
-    const Prompt& prompt = plan.prompts[index];
-    request.prompt = prompt.text;
-    request.messages = messages_of(arguments, prompt);
-    const auto bad = check.bad.find(index);
-    RunRecord run = run_of(arguments, job, model, request, prompt, bad == check.bad.end() ? nullptr : &bad->second);
-    if (run.status == RunStatus::cancelled) break;  // half a run is not what a later study counts on
-    run.prompt_index = index;
-    tokens += run.n_tokens();
-    ++n;
-    writing.add(std::move(run));
-  }
-  writing.wait();
-  return tokens;
-}
-
-int report(const Arguments& arguments, const CapturePlan& plan, const RunRequest& request, int runs,
-           std::int64_t tokens) {
-  const bool whole = runs == static_cast<int>(plan.indices.size());
+int report(const Arguments& arguments, const CaptureResult& result, const RunRequest& request) {
+  const CapturePlan& plan = result.plan;
   if (arguments.has("json")) {
     write_json_line(nlohmann::ordered_json{{"trace", plan.file},
-                                           {"runs", runs},
+                                           {"runs", result.runs},
                                            {"prompts", plan.indices.size()},
                                            {"shard", shard_text(plan.info)},
                                            {"resumed", plan.done.size()},
-                                           {"tokens", tokens},
+                                           {"tokens", result.tokens},
                                            {"policy", request.policy.to_string()},
-                                           {"status", whole ? "complete" : "cancelled"}});
+                                           {"status", result.is_whole() ? "complete" : "cancelled"}});
   } else if (!arguments.has("quiet")) {
     const std::string file = escape_for_terminal(plan.file);
-    if (plan.is_whole() && tokens == 0) {
-      std::fprintf(stderr, "%s: already complete: %d of %zu prompts\n", file.c_str(), runs, plan.indices.size());
+    if (plan.is_whole() && result.tokens == 0) {
+      std::fprintf(stderr, "%s: already complete: %d of %zu prompts\n", file.c_str(), result.runs, plan.indices.size());
     } else {
-      std::fprintf(stderr, "%s: %d of %zu prompts, %lld tokens\n", file.c_str(), runs, plan.indices.size(),
-                   static_cast<long long>(tokens));
+      std::fprintf(stderr, "%s: %d of %zu prompts, %lld tokens\n", file.c_str(), result.runs, plan.indices.size(),
+                   static_cast<long long>(result.tokens));
     }
   }
-  return static_cast<int>(whole ? ExitCode::done : ExitCode::cancelled);
+  return static_cast<int>(result.is_whole() ? ExitCode::done : ExitCode::cancelled);
 }
 
-CapturePlan plan_of(const Arguments& arguments, const RunRequest& request) {
+std::vector<Prompt> prompts_of(const Arguments& arguments, const RunRequest& request) {
   std::vector<Prompt> prompts = read_prompts(arguments.positionals()[1]);
   const auto limit = arguments.integer("limit", static_cast<std::int64_t>(prompts.size()), 1, 1 << 30);
   prompts.resize(std::min<std::size_t>(prompts.size(), limit));
   if (request.raw) check_conversations(prompts, arguments.positionals()[1]);
-  return plan_capture(arguments, std::move(prompts), request);
+  return prompts;
 }
 
 int capture(const Arguments& arguments) {
-  const std::string model_path = model_argument(arguments, arguments.positionals()[0]);
+  const EngineJobOptions engine = engine_options(arguments);
+  const std::string model = model_for(engine, arguments.positionals()[0]);
   if (!arguments.has("o")) usage_error("kvscope capture", "no -o FILE", "", "give the trace to write");
-  const RunRequest request = run_request(arguments, model_path, "");
-  CapturePlan plan = plan_of(arguments, request);
+  const RunRequest request = run_request(arguments, model, "");
+  const CaptureAsked asked{.file = arguments.text("o"),
+                           .shard = parse_shard(arguments.text("shard", "0/1")),
+                           .system = system_option(arguments),
+                           .resume = arguments.has("resume"),
+                           .overwrite = arguments.has("overwrite"),
+                           .skip_bad = arguments.has("skip-bad")};
+  std::vector<Prompt> prompts = prompts_of(arguments, request);
   const std::filesystem::path inputs[] = {arguments.positionals()[1]};
-  writable_target(plan.file, arguments.has("resume") || arguments.has("overwrite"), inputs,
+  writable_target(asked.file, asked.resume || asked.overwrite, inputs,
                   "--resume continues it, --overwrite replaces it");
-  const bool resumes = arguments.has("resume") && std::filesystem::exists(plan.file);
-
-  catch_interrupts();
-  FileHandle lock;
-  TraceInfo recorded;
-  if (resumes) {
-    // From the first look on: a capture that is at work here ends before its runs are counted, or keeps us out.
-    lock = lock_trace(plan.file);
-    recorded = check_beginning(plan, arguments.has("quiet"));
-  }
-  EngineJob job(arguments);
-  ModelInfo model = job.load(model_path, std::array{request.policy});
-  if (resumes) {
-    check_same_model(plan, recorded.model, model);
-    model = recorded.model;  // the folder may have another name today; in one trace it has one
-  }
-  if (resumes && plan.is_whole() && recorded.status == "complete") {
-    job.progress().clear();
-    return report(arguments, plan, request, recorded.n_runs, 0);
-  }
-  const PromptCheck check = check_prompts(arguments, model_path, model, plan, request);
-  refuse_bad(arguments, plan, check);
-  // There was none, or this command line would have been refused at its start.
-  if (!resumes && !arguments.has("overwrite") && std::filesystem::exists(plan.file)) {
-    throw Error({.code = ExitCode::resource,
-                 .file = plan.file,
-                 .found = "another process has just created it",
-                 .hint = "use --resume after that process ends"});
-  }
-  TraceWriter writer(plan.file, model,
-                     {.overwrite = arguments.has("overwrite"),
-                      .resume = resumes,
-                      .max_runs = std::max(1, static_cast<int>(plan.indices.size())),
-                      .max_positions = check.longest_run,
-                      .capture = plan.info},
-                     std::move(lock));
-  // Without a run there is nothing to go on with, and nothing for which an older trace of this name should go; unless
-  // there was nothing to do.
-  const auto end = [&] {
-    if (writer.committed() > 0 || plan.indices.empty()) return writer.finish();
-    std::error_code ignored;
-    if (!resumes && !arguments.has("overwrite")) std::filesystem::remove(plan.file, ignored);
-  };
-  std::int64_t tokens = 0;
-  try {
-    tokens = capture_all(arguments, job, model, plan, check, request, writer);
-  } catch (const Error&) {
-    // One bad prompt or a dead engine must not cost what was captured before.
-    job.progress().clear();
-    end();
-    if (writer.committed() > 0 && !arguments.has("quiet"))
-      std::fprintf(stderr, "%s: stopped after %d of %zu prompts; --resume continues\n",
-                   escape_for_terminal(plan.file).c_str(), writer.committed(), plan.indices.size());
-    throw;
-  }
-  const int written = writer.committed();
-  end();
-  job.progress().clear();
-  return report(arguments, plan, request, written, tokens);
+  return report(arguments, run_capture(asked, std::move(prompts), request, model, engine), request);
 }
 
 }  // namespace

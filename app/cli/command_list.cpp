@@ -5,7 +5,7 @@
 
 #include "app/cli/output.h"
 #include "app/cli/remote_traces.h"
-#include "app/process/slow_read.h"
+#include "app/support/slow_read.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/version.h"

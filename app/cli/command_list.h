@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/cli/arguments.h"
+#include "app/session/study_form.h"
 
 namespace kvscope::app {
 
@@ -23,6 +24,8 @@ std::string version_text();
 /// The second half of kvscope compare: has the model score the tokens of TRACE's runs under their own policy and under
 /// --policy. Returns the exit code.
 int compare_policies(const Arguments& arguments);
+/// What the window may start: app/session/study_form.h.
+std::vector<StudyForm> study_forms();
 /// Opens the window with "[MODEL | TRACE] [options]"; the exit code.
 int window_main(const std::vector<std::string>& words);
 /// Runs `words[0]` with the rest; throws Error.

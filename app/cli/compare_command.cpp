@@ -7,9 +7,9 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/command_list.h"
-#include "app/cli/engine_job.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
-#include "app/process/trace_open.h"
+#include "app/support/trace_open.h"
 #include "engine/core/study/common_oracle.h"
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/study/oracle_label.h"

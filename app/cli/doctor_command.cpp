@@ -8,9 +8,9 @@
 #include <filesystem>
 
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
-#include "app/process/paths.h"
+#include "app/support/paths.h"
 #include "app/window/glfw_window.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
@@ -102,7 +102,7 @@ void add_font_checks(ordered_json& checks) {
 
 void add_engine_checks(const Arguments& arguments, ordered_json& checks) {
   try {
-    EngineJob job(arguments);
+    EngineJob job(engine_options(arguments));
     checks.push_back(check("engine", true, "kvscope-engine " + job.greeting().engine));
     for (const auto& item : protocol::doctor_checks_from_event(job.call(protocol::DoctorRequest{}))) {
       checks.push_back(check(item.name, item.ok, item.text, item.hint));

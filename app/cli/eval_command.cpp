@@ -4,15 +4,14 @@
 #include <filesystem>
 
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
-#include "app/cli/eval_file.h"
-#include "app/cli/eval_table.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
-#include "app/process/paths.h"
-#include "engine/core/protocol/events.h"
+#include "app/studies/eval/eval_journal.h"
+#include "app/studies/eval/eval_table.h"
+#include "app/studies/eval/evaluate.h"
+#include "app/support/paths.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
-#include "engine/core/support/json_fields.h"
 
 namespace kvscope::app {
 namespace {
@@ -55,14 +54,14 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 EvalRequest request_of(const Arguments& arguments) {
   EvalRequest request;
-  request.model = model_argument(arguments, arguments.positionals()[0]);
+  request.model = model_for(engine_options(arguments), arguments.positionals()[0]);
   request.device = arguments.text("device", request.device);
   request.dtype = arguments.text("dtype", request.dtype);
   request.tasks = split(arguments.text("tasks"), ',');
   request.policies = split(arguments.text("policies"), ';');
   std::vector<PolicySpec> policies;
   for (const std::string& text : request.policies) policies.push_back(PolicySpec::parse(text));
-  request.gates = gate_arguments(arguments, request.model, policies);
+  request.gates = gates_for(engine_options(arguments), request.model, policies);
   request.sweep = arguments.has("sweep");
   request.texts = arguments.texts("texts");
   request.questions = static_cast<int>(arguments.integer("questions", request.questions, 1, 100'000));
@@ -82,7 +81,7 @@ EvalRequest request_of(const Arguments& arguments) {
   return request;
 }
 
-int evaluate(const Arguments& arguments) {
+int eval(const Arguments& arguments) {
   const TableFormat format = table_format(arguments.has("json") ? "json" : arguments.text("format", "text"));
   EvalRequest request = request_of(arguments);
   if (arguments.has("o")) {
@@ -90,18 +89,15 @@ int evaluate(const Arguments& arguments) {
     inputs.emplace_back(request.filler);
     writable_target(arguments.text("o"), true, inputs, "");
   }
-  EvalFile file(arguments.text("o"), request);
+  EvalJournal file(arguments.text("o"), request);
   request.done = file.done();
-  EngineJob job(arguments);
-  const auto done = job.call(protocol::JobRequest{"eval", json_of_fields(request)}, [&](const nlohmann::json& event) {
-    if (event.value("type", "") != "row") return;
-    const nlohmann::json data = event.value("data", nlohmann::json::object());
-    if (data.contains("facts")) file.begin(fields_of_json<EvalFacts>(data["facts"], "engine"));
-    if (data.contains("answer")) file.append(fields_of_json<EvalAnswer>(data["answer"], "engine"));
-  });
+  EngineJob job(engine_options(arguments));
+  const bool is_whole = evaluate(job, request,
+                                 {.facts = [&](const EvalFacts& facts) { file.begin(facts); },
+                                  .answer = [&](const EvalAnswer& answer) { file.append(answer); }});
   job.progress().clear();
   std::fputs(eval_table(file.facts(), summarise(file.answers()), format).c_str(), stdout);
-  return static_cast<int>(protocol::was_cancelled(done) ? ExitCode::cancelled : ExitCode::done);
+  return static_cast<int>(is_whole ? ExitCode::done : ExitCode::cancelled);
 }
 
 }  // namespace
@@ -117,6 +113,6 @@ extern const CommandSpec eval_command = {
     "  kvscope eval MODEL --tasks needle --sweep --questions 50 -o answers.jsonl --format latex",
     {1, 1},
     kEvalOptions,
-    evaluate};
+    eval};
 
 }  // namespace kvscope::app

@@ -5,7 +5,7 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
-#include "app/process/trace_open.h"
+#include "app/support/trace_open.h"
 #include "engine/core/study/export_run.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/json_file.h"

@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <set>
 
+#include "app/catalog/study_source.h"
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
-#include "app/process/study_source.h"
-#include "app/process/trace_open.h"
+#include "app/support/trace_open.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "views/figure/export.h"

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "app/catalog/gate_summary.h"
 #include "app/cli/arguments.h"
-#include "app/cli/gate_summary.h"
 #include "app/cli/output.h"
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/policy/run_problems.h"

@@ -2,12 +2,12 @@
 
 #include <cstdio>
 
+#include "app/catalog/adapters.h"
+#include "app/catalog/gates.h"
+#include "app/catalog/models.h"
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
-#include "app/process/adapters.h"
-#include "app/process/gates.h"
-#include "app/process/models.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"

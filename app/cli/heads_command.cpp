@@ -5,10 +5,10 @@
 #include <cctype>
 #include <cstdio>
 
+#include "app/catalog/models.h"
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
-#include "app/process/models.h"
-#include "app/process/trace_open.h"
+#include "app/support/trace_open.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/files/gate/head_formats.h"
 #include "engine/core/files/weights/model_config.h"

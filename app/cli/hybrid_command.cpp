@@ -1,15 +1,12 @@
 // kvscope hybrid: which heads may become local in a model, at which share and at which cost (SP-KV section 4).
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
-#include "app/cli/hybrid_table.h"
+#include "app/cli/engine_options.h"
+#include "app/cli/hybrid_options.h"
 #include "app/cli/output.h"
-#include "engine/core/support/error.h"
-#include "engine/core/support/json_file.h"
-#include "engine/core/support/text.h"
-#include "engine/core/support/version.h"
+#include "app/studies/hybrid/hybrid_export.h"
 #include "engine/core/trace/study_file.h"
 
 namespace kvscope::app {
@@ -60,50 +57,6 @@ nlohmann::ordered_json request_json(const Arguments& arguments) {
   return request;
 }
 
-nlohmann::ordered_json facts_json(const HybridPlan& plan, const HybridEngine& engine) {
-  nlohmann::ordered_json facts = engine.facts();
-  facts["program"] = std::string(version()) + " (" + std::string(git_revision()) + ")";
-  facts["signal"] = plan.signal_text;
-  facts["context"] = engine.cache().context;
-  facts["layers"] = engine.shape().n_layers;
-  facts["kv_heads"] = engine.shape().n_kv_heads;
-  if (plan.greedy) facts["greedy_pieces"] = plan.greedy_pieces;
-  const std::optional<std::string> why_not = plan.again ? why_not_again(plan.signal) : "it was not requested";
-  facts["again"] = why_not ? "not measured: " + *why_not : "measured";
-  return facts;
-}
-
-/// The one place where the heads of a study leave it. What they come from stands in the file where the format has room,
-/// else beside it.
-void export_point(const HybridPlan& plan, const HybridEngine& engine, const HybridStudy& study, const StudyTable& table,
-                  const std::string& label) {
-  const auto& labels = table.texts("point", plan.output);
-  const auto row = static_cast<std::size_t>(std::ranges::find(labels, label) - labels.begin());
-  const HybridPoint& point = study.points[row];
-  const ModelInfo& model = engine.model();
-  const nlohmann::ordered_json facts = {{"point", point_json(table, row)},
-                                        {"facts", nlohmann::ordered_json::parse(table.facts)}};
-  const HeadChoice choice{.selection = {.n_layers = model.n_layers,
-                                        .n_kv_heads = model.n_kv_heads,
-                                        .full = std::vector<float>(point.heads.begin(), point.heads.end()),
-                                        .coverage = table.numbers("coverage", plan.output)[row],
-                                        .rule = point.strategy},
-                          .sizes = {engine.cache().n_sink, engine.cache().window},
-                          .origin = {.model = model.name,
-                                     .weights_hash = model.weights_hash,
-                                     .signal = plan.signal_text,
-                                     .n_runs = engine.n_pieces(),
-                                     .value = study.signal.mean(),
-                                     .facts = facts.dump()},
-                          .group_size = model.n_kv_heads > 0 ? model.n_heads / model.n_kv_heads : 0};
-  for (const std::string& loss : export_heads(plan.exports, choice, plan.overwrite))
-    std::fprintf(stderr, "warning: %s\n", loss.c_str());
-  for (const HeadTarget& target : plan.exports) {
-    if (target.format->path == "FOLDER")
-      write_file_atomic(target.path / "study.json", facts.dump(2) + "\n", plan.overwrite);
-  }
-}
-
 int tell_cost(HybridEngine& engine, int n_passes) {
   const double before = engine.seconds();
   engine.dense_nll(0);
@@ -115,9 +68,10 @@ int tell_cost(HybridEngine& engine, int n_passes) {
 }
 
 int hybrid(const Arguments& arguments) {
-  const HybridPlan plan = hybrid_plan(arguments);
+  const EngineJobOptions options = engine_options(arguments);
+  const HybridPlan plan = hybrid_plan(arguments, options);
   const TextPieces pieces = cut_pieces(plan);
-  HybridEngine engine(arguments, plan, pieces);
+  HybridEngine engine(options, plan, pieces);
   const std::vector<int> counts = head_counts(plan, engine.shape(), engine.cache());
   std::vector<HybridPoint> points = planned_points(plan, engine.shape(), counts);
   const std::string label = plan.point.empty() ? "" : label_of(plan.point, points, engine.shape());
@@ -128,11 +82,14 @@ int hybrid(const Arguments& arguments) {
   engine.begin(journal, n);
   const HybridStudy study = run_hybrid(plan, engine, std::move(points));
   engine.clear_progress();
-  const StudyTable table = hybrid_table(study, engine, request_json(arguments), facts_json(plan, engine));
+  const StudyTable table = hybrid_table(study, engine, request_json(arguments), hybrid_facts(plan, engine));
   const std::vector<std::filesystem::path> inputs(plan.texts.begin(), plan.texts.end());
   write_study(plan.output, table, plan.overwrite, inputs);
   if (!plan.keep_journal) journal.remove();
-  if (!label.empty()) export_point(plan, engine, study, table, label);
+  if (!label.empty()) {
+    for (const std::string& loss : export_point(plan, engine, study, table, label))
+      std::fprintf(stderr, "warning: %s\n", loss.c_str());
+  }
   if (arguments.has("json")) {
     write_json_line(hybrid_json(table));
   } else {

@@ -6,13 +6,14 @@
 #include <optional>
 #include <vector>
 
-#include "app/cli/adapter_summary.h"
+#include "app/catalog/adapter_summary.h"
+#include "app/catalog/gate_summary.h"
+#include "app/catalog/models.h"
 #include "app/cli/arguments.h"
-#include "app/cli/capture_plan.h"
-#include "app/cli/gate_summary.h"
 #include "app/cli/output.h"
-#include "app/process/models.h"
-#include "app/process/trace_open.h"
+#include "app/engine_client/progress.h"
+#include "app/studies/capture/capture_plan.h"
+#include "app/support/trace_open.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/kernel_limits.h"

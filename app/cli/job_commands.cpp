@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "app/catalog/models.h"
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
-#include "app/process/models.h"
-#include "app/process/paths.h"
+#include "app/support/paths.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -17,7 +17,7 @@ namespace kvscope::app {
 namespace {
 
 int run_job(const Arguments& arguments, const std::string& name, const nlohmann::json& args) {
-  EngineJob job(arguments);
+  EngineJob job(engine_options(arguments));
   const bool json = arguments.has("json");
   const auto done = job.call(protocol::JobRequest{name, args}, [&](const nlohmann::json& event) {
     if (event.value("type", "") != "row") return;
@@ -117,11 +117,11 @@ int bench(const Arguments& arguments) {
   }
   const std::string model = arguments.text("model", sample_model().string());
   if (model.empty()) throw Error({.file = "--model", .found = "no sample model", .expected = "--model FOLDER"});
-  const std::string folder = model_argument(arguments, model);
+  const std::string folder = model_for(engine_options(arguments), model);
   std::vector<PolicySpec> policies;
   if (arguments.has("policy")) policies.push_back(PolicySpec::parse(arguments.text("policy")));
   args["model"] = folder;
-  args["gates"] = gate_arguments(arguments, folder, policies);
+  args["gates"] = gates_for(engine_options(arguments), folder, policies);
   return run_job(arguments, "bench", args);
 }
 

@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
-#include "app/process/interrupt.h"
+#include "app/support/interrupt.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/merge_notes.h"
 #include "engine/core/trace/trace_merge.h"

@@ -2,10 +2,10 @@
 
 #include <cstdio>
 
+#include "app/catalog/gates.h"
+#include "app/catalog/models.h"
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
-#include "app/process/gates.h"
-#include "app/process/models.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/support/error.h"
 

@@ -6,16 +6,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 
 #include "engine/core/support/error.h"
-#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {
 
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostOfLine = 400;  // a reason with its hint
 constexpr int kUnknown = -1;
 std::atomic<int> g_stdout_error = 0;  // errno; a sweep's engines are heard in several threads
 
@@ -51,55 +52,17 @@ void flush_stdout() {
                .found = g_stdout_error == kUnknown ? "a write failed" : std::strerror(g_stdout_error)});
 }
 
-void print_warning(std::string_view text) {
-  constexpr std::size_t kMostBytes = 1000;  // paths are long
-  std::fprintf(stderr, "warning: %s\n", escape_for_terminal(text, kMostBytes).c_str());
-}
-
-std::string format_table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      std::string cell = row[i];
-      if (i + 1 < row.size()) cell.resize(widths[i] + 2, ' ');
-      text += cell;
+void print_lines(const ordered_json& object, const std::string& indent) {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object()) {
+      std::printf("%s%s:\n", indent.c_str(), key.c_str());
+      print_lines(value, indent + "  ");
+    } else {
+      const std::string text = value.is_string() ? value.get<std::string>()
+                                                 : value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+      std::printf("%s%-14s %s\n", indent.c_str(), key.c_str(), escape_for_terminal(text, kMostOfLine).c_str());
     }
-    text += '\n';
   }
-  return text;
-}
-
-std::string wrapped(std::string_view text, std::size_t indent) {
-  constexpr std::size_t kColumns = 100;
-  std::string out(text);
-  for (char& c : out) c = c == '\n' ? ' ' : c;
-  for (std::size_t begin = 0; out.size() - begin > kColumns;) {
-    const std::size_t space = out.rfind(' ', begin + kColumns);
-    if (space == std::string::npos || space <= begin + indent) break;  // a word longer than a line stays whole
-    out.replace(space, 1, "\n" + std::string(indent, ' '));
-    begin = space + 1;
-  }
-  return out + "\n";
-}
-
-std::string format_number(double value, int digits) {
-  if (std::isnan(value)) return "-";
-  return fixed_text(value, digits);
-}
-
-std::string table_number(double value, int digits) { return std::isnan(value) ? "" : fixed_text(value, digits); }
-
-nlohmann::ordered_json number_or_null(double value) {
-  return std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
-}
-
-std::string number_cell(const nlohmann::ordered_json& value) {
-  return value.is_null() ? "-" : format_number(value.get<double>());
 }
 
 }  // namespace kvscope::app

@@ -1,10 +1,10 @@
 #pragma once
-// Results on stdout.
+// Results on stdout. Tables of them are app/support/table_text.h.
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
+
+#include "app/support/table_text.h"
 
 namespace kvscope::app {
 
@@ -16,21 +16,7 @@ bool stdout_is_well();
 /// Throws Error if it did not: resource for a full disk, which must not look like success, closed_pipe if its reader has
 /// gone.
 void flush_stdout();
-/// For writable_target(), which every command asks before minutes of work.
-inline constexpr const char* kOverwriteHint = "--overwrite replaces it";
-/// "warning: ..." on stderr.
-void print_warning(std::string_view text);
-/// Columns of equal width, the first line is the heading.
-std::string format_table(const std::vector<std::vector<std::string>>& rows);
-/// Lines of at most 100 columns, broken at spaces, '\n' behind each; all but the first begin with `indent` spaces. A
-/// line end in the text counts as a space.
-std::string wrapped(std::string_view text, std::size_t indent = 0);
-std::string format_number(double value, int digits = 4);
-/// The same with nothing for NaN, as a table of results has it.
-std::string table_number(double value, int digits);
-/// null for NaN, which JSON does not have.
-nlohmann::ordered_json number_or_null(double value);
-/// format_number() of what number_or_null() gave.
-std::string number_cell(const nlohmann::ordered_json& value);
+/// Lines of "key value", objects indented.
+void print_lines(const nlohmann::ordered_json& object, const std::string& indent = "");
 
 }  // namespace kvscope::app

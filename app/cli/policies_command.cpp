@@ -5,6 +5,7 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
+#include "app/support/closest.h"
 #include "engine/core/policy/policy_table.h"
 #include "engine/core/policy/policy_text.h"
 #include "engine/core/support/error.h"

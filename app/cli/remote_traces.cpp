@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "app/cli/progress.h"
-#include "app/process/interrupt.h"
-#include "app/process/remote_file.h"
+#include "app/catalog/remote_file.h"
+#include "app/engine_client/progress.h"
+#include "app/support/interrupt.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

@@ -5,7 +5,7 @@
 
 namespace kvscope::app {
 
-/// Puts copies of this machine in the place of traces of other machines (app/process/remote_file.h), with progress on
+/// Puts copies of this machine in the place of traces of other machines (app/catalog/remote_file.h), with progress on
 /// stderr. Ctrl+C ends the copy. Throws Error.
 void copy_remote_traces(Arguments& arguments);
 

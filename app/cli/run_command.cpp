@@ -4,12 +4,12 @@
 #include <charconv>
 #include <cstdio>
 
+#include "app/catalog/prompts.h"
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
-#include "app/cli/prompts.h"
 #include "app/cli/run_options.h"
-#include "app/session/run_setup.h"
+#include "app/engine_client/run_setup.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/files/tokenizer/utf8_stream.h"
 #include "engine/core/policy/allocation.h"
@@ -161,19 +161,19 @@ RunRequest request_of(const Arguments& arguments, const std::string& model_path)
   }
   const std::vector<ChatMessage> messages = read_messages(arguments.text("messages"), "--messages");
   RunRequest request = run_request(arguments, model_path, messages.back().content);
-  request.messages = with_system(arguments, messages);
+  request.messages = with_system(system_option(arguments), messages);
   return request;
 }
 
 int run(const Arguments& arguments) {
-  const std::string model_path = model_argument(arguments, arguments.positionals()[0]);
+  const std::string model_path = model_for(engine_options(arguments), arguments.positionals()[0]);
   const std::string trace = arguments.text("trace");
   if (arguments.has("trace")) {
     const std::filesystem::path inputs[] = {arguments.text("prompt-file")};
     writable_target(trace, arguments.has("overwrite"), inputs, kOverwriteHint);
   }
   const RunRequest request = request_of(arguments, model_path);
-  EngineJob job(arguments);
+  EngineJob job(engine_options(arguments));
   const ModelInfo model = job.load(model_path, std::array{request.policy});
   const bool json = arguments.has("json");
   AnswerStream stream(json, request.stop);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "app/catalog/prompt_lines.h"
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/policy/allocation.h"
@@ -16,12 +17,8 @@
 
 namespace kvscope::app {
 
-std::vector<ChatMessage> with_system(const Arguments& arguments, std::vector<ChatMessage> messages) {
-  if (!arguments.has("system")) return messages;
-  if (!messages.empty() && messages.front().role == "system")
-    usage_error("--system", "the conversation has a system message", "one of them");
-  messages.insert(messages.begin(), {"system", arguments.text("system")});
-  return messages;
+std::optional<std::string> system_option(const Arguments& arguments) {
+  return arguments.has("system") ? std::optional(arguments.text("system")) : std::nullopt;
 }
 
 ChatOptions chat_options(const Arguments& arguments) {
@@ -103,7 +100,7 @@ RunRequest run_request(const Arguments& arguments, const std::string& model_path
   request.prompt = std::move(prompt);
   request.raw = !is_chat && takes_plain_text(arguments, model_path);
   request.chat = chat_options(arguments);
-  if (has("system")) request.messages = with_system(arguments, {{"user", request.prompt}});
+  if (has("system")) request.messages = with_system(arguments.text("system"), {{"user", request.prompt}});
   request.stop = arguments.texts("stop");
   StopStrings{request.stop};  // refuses here what the engine would refuse after loading
   request.policy = PolicySpec::parse(arguments.text("policy", "full"));

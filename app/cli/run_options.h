@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
+#include "app/cli/engine_options.h"
 #include "engine/core/protocol/protocol.h"
 
 namespace kvscope::app {
@@ -63,9 +64,8 @@ constexpr auto joined(const std::array<OptionSpec, N>&... lists) {
   return all;
 }
 
-/// A chat's messages as --system has them followed by `messages`. Throws Error (usage) if these have a system message
-/// too.
-std::vector<ChatMessage> with_system(const Arguments& arguments, std::vector<ChatMessage> messages);
+/// What --system says; nothing without it.
+std::optional<std::string> system_option(const Arguments& arguments);
 /// What --thinking and --date say. Throws Error (usage).
 ChatOptions chat_options(const Arguments& arguments);
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "app/cli/output.h"
-#include "app/process/usage.h"
+#include "app/support/usage.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
 #include "app/cli/score_attention.h"
@@ -124,7 +124,7 @@ void write_json(const ScoreFacts& facts, std::optional<double> dense_nll, const 
 }
 
 int score(const Arguments& arguments) {
-  const std::string model_path = model_argument(arguments, arguments.positionals()[0]);
+  const std::string model_path = model_for(engine_options(arguments), arguments.positionals()[0]);
   ScoreRequest request{.text = as_text(arguments.text_or_file("text"), arguments.text("text-file", "--text")),
                        .ids = {},
                        .policy = PolicySpec::parse(arguments.text("policy", "full")),
@@ -135,7 +135,7 @@ int score(const Arguments& arguments) {
   if (request.output_error) check_measurable(request.policy);
   std::optional<TokenAttentionRequest> looked_at;
   if (arguments.has("attention")) looked_at = attention_request(arguments.text("attention"));
-  EngineJob job(arguments);
+  EngineJob job(engine_options(arguments));
   job.load(model_path, std::array{request.policy});
   const std::optional<ScoreFacts> facts = read_text(job, request);
   if (!facts) return static_cast<int>(ExitCode::cancelled);

@@ -2,11 +2,13 @@
 
 #include <cstdio>
 
+#include "app/catalog/models.h"
+#include "app/catalog/prompt_lines.h"
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
-#include "app/process/models.h"
+#include "app/engine_client/progress.h"
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/error.h"
@@ -66,7 +68,7 @@ int tokenize(const Arguments& arguments) {
   if (arguments.has("chat")) {
     const ChatTemplate chat = ChatTemplate::load(model);
     const ChatOptions options = chat_options(arguments);
-    ids = chat.encode(tokenizer, with_system(arguments, {{"user", text}}), options);
+    ids = chat.encode(tokenizer, with_system(system_option(arguments), {{"user", text}}), options);
     date = default_date(chat, options);
   } else {
     ids = arguments.has("add-special") ? tokenizer.encode_with_special(text) : tokenizer.encode(text);

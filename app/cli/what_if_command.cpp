@@ -2,11 +2,12 @@
 
 #include <cstdio>
 
+#include "app/catalog/gates.h"
 #include "app/cli/arguments.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
-#include "app/cli/same_model.h"
-#include "app/process/gates.h"
-#include "app/process/trace_open.h"
+#include "app/engine_client/same_model.h"
+#include "app/support/trace_open.h"
 #include "engine/core/files/gate/gate_name.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/study/oracle_label.h"
@@ -78,12 +79,12 @@ void ask_oracle(RunRecord& run, const std::string& text) {
 // What the gates of --model say of the run's tokens; nothing where they are not asked or need not be.
 std::optional<ScoresOfGates> gate_scores(const Arguments& arguments, const RunRecord& run, const PolicySpec& spec) {
   if (!arguments.has("model") && !arguments.has("gate")) return ScoresOfGates();
-  const std::string folder = model_argument(arguments, arguments.text("model", run.model.path));
+  const std::string folder = model_for(engine_options(arguments), arguments.text("model", run.model.path));
   std::string gate;  // of an engine elsewhere it is not known which one a text means
   if (arguments.has("gate") && !arguments.has("engine"))
     gate = gate_name(gate_path(arguments.texts("gate").front(), folder));
   if (!lacks_scores(run, spec, "", gate)) return ScoresOfGates();
-  EngineJob job(arguments);
+  EngineJob job(engine_options(arguments));
   load_same_model(job, folder, run.model, std::array{spec});
   const auto done = job.call(GateScoresRequest{.ids = run.ids});
   if (protocol::was_cancelled(done)) return std::nullopt;

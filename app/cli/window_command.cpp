@@ -2,12 +2,12 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "app/catalog/models.h"
+#include "app/catalog/remote_file.h"
 #include "app/cli/arguments.h"
 #include "app/cli/command_list.h"
-#include "app/cli/engine_job.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
-#include "app/process/models.h"
-#include "app/process/remote_file.h"
 #include "app/window/app_window.h"
 #include "engine/core/support/error.h"
 
@@ -91,7 +91,8 @@ int window_main(const std::vector<std::string>& words) {
   options.session = {.engine_command = arguments.text("engine"),
                      .device = arguments.text("device", "auto"),
                      .dtype = arguments.text("dtype", "auto"),
-                     .gates = gate_arguments(arguments, folder, {}),
+                     .gates = gates_for(engine_options(arguments), folder, {}),
+                     .study_forms = study_forms(),
                      .wake = {}};
   if (arguments.has("size")) parse_size(arguments.text("size"), options.width, options.height);
   options.scale = static_cast<float>(arguments.real("scale", 0, 0.5, 3));

@@ -38,6 +38,7 @@ void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui)
 void add_pin_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_study_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
+void add_study_job_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);

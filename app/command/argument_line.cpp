@@ -4,7 +4,7 @@
 #include <sstream>
 #include <utility>
 
-#include "app/process/usage.h"
+#include "app/support/usage.h"
 #include "engine/core/support/trim.h"
 
 namespace kvscope::app {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "app/process/usage.h"
+#include "app/support/usage.h"
 
 namespace kvscope::app {
 

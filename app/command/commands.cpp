@@ -5,7 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "app/process/usage.h"
+#include "app/support/usage.h"
 
 namespace kvscope::app {
 

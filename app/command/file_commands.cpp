@@ -5,14 +5,14 @@
 #include <string_view>
 #include <utility>
 
+#include "app/catalog/models.h"
+#include "app/catalog/path_kind.h"
+#include "app/catalog/prompt_lines.h"
+#include "app/catalog/remote_file.h"
+#include "app/catalog/study_source.h"
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
-#include "app/process/models.h"
-#include "app/process/path_kind.h"
-#include "app/process/prompt_lines.h"
-#include "app/process/remote_file.h"
-#include "app/process/slow_read.h"
-#include "app/process/study_source.h"
+#include "app/support/slow_read.h"
 #include "engine/core/support/shell_quote.h"
 
 namespace kvscope::app {

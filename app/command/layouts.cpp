@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "app/process/usage.h"
+#include "app/support/usage.h"
 
 namespace kvscope::app {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
-#include "app/process/paths.h"
+#include "app/support/paths.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/study/output_error.h"
 #include "engine/core/support/json_file.h"

@@ -1,12 +1,14 @@
 #pragma once
 // What the window shows besides the session: panels, popups, theme. Plain data, changed by commands.
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "app/session/study_form.h"
 #include "app/workspace/layout.h"
 
 namespace kvscope::views {
@@ -42,6 +44,10 @@ struct TextField {
 /// Layout and Appearance are kept and undone; what stands here passes.
 struct UiState : Layout, Appearance {
   bool palette = false, help = false, notes = false;
+  bool studies = false;       // the list of studies that were started, and the form for another one
+  std::string study_command;  // of the form: "sweep"; empty: the first
+  std::map<std::string, StudyValues> study_values;  // of each form, by command
+  bool all_study_fields = false;
   std::string palette_asks;  // id of the command whose arguments the palette asks for; empty: it lists commands
   bool layouts = false;      // those of one's own are shown
   bool frame_times = false;  // how long frames take is shown
@@ -64,16 +70,18 @@ struct UiState : Layout, Appearance {
   bool quit = false;
 
   /// Something lies over the views and has the keys.
-  bool has_popup() const { return palette || help || notes || layouts || dialog.has_value(); }
+  bool has_popup() const { return palette || help || notes || layouts || studies || dialog.has_value(); }
   /// A field over the views, which hear it: a list that lies over them goes.
   void open(std::optional<TextField>& field) {
     if (dialog) return;  // what is typed there is not lost
-    palette = help = notes = layouts = false;
+    palette = help = notes = layouts = studies = false;
     field.emplace();
   }
   /// The palette that asks for something is back at its list instead.
   void close_popups() {
     if (palette && !palette_asks.empty()) return palette_asks.clear();
+    // A dialog over the form gives it a path: the form stays.
+    studies = studies && dialog.has_value();
     palette = help = notes = layouts = false;
     dialog.reset();
   }

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/process/usage.h"
 #include "app/session/rate_text.h"
+#include "app/support/usage.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/seconds_since.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/process/engine_client.h"
+#include "app/engine_client/engine_client.h"
 #include "app/session/messages.h"
 #include "app/session/run_assembler.h"
 #include "app/session/worker.h"
@@ -62,6 +62,8 @@ class EngineLink {
   /// Of the next load: files and folders with gates. Those that are asked for go before those beside the model.
   void set_gates(std::vector<std::string> gates) { options_.load.gates = std::move(gates); }
   const std::vector<std::string>& gates_to_load() const { return options_.load.gates; }
+  const std::string& command() const { return options_.command; }  // empty: kvscope-engine of this program
+  const protocol::LoadRequest& to_load() const { return options_.load; }
   /// Throws Error (usage) while a run is in progress.
   void check_idle() const;
   /// Throws Error (usage) unless a run could begin now.

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "app/process/paths.h"
-#include "app/process/trace_open.h"
+#include "app/support/paths.h"
+#include "app/support/trace_open.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/std_failure.h"
 #include "engine/core/trace/trace_file.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/process/path_kind.h"
+#include "app/catalog/path_kind.h"
 #include "app/session/revision.h"
 #include "app/session/worker.h"
 

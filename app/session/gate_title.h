@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/process/gates.h"
+#include "app/catalog/gates.h"
 
 namespace kvscope::app {
 

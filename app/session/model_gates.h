@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/process/gates.h"
+#include "app/catalog/gates.h"
 #include "app/session/revision.h"
 #include "app/session/worker.h"
 

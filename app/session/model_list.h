@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "app/process/models.h"
+#include "app/catalog/models.h"
 #include "app/session/revision.h"
 #include "app/session/worker.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/process/usage.h"
+#include "app/support/usage.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/policy/allocation.h"
 #include "engine/core/study/output_error.h"

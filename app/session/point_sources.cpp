@@ -4,11 +4,11 @@
 #include <array>
 #include <filesystem>
 
-#include "app/process/models.h"
-#include "app/process/paths.h"
+#include "app/catalog/models.h"
 #include "app/session/engine_link.h"  // has_weights_of
 #include "app/session/gate_title.h"
 #include "app/session/study_point.h"
+#include "app/support/paths.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/files/tokenizer/text_pieces.h"
 #include "engine/core/support/error.h"

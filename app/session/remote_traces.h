@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "app/process/remote_file.h"
+#include "app/catalog/remote_file.h"
 #include "app/session/messages.h"
 #include "app/session/worker.h"
 

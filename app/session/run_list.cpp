@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/process/usage.h"
 #include "app/session/rate_text.h"
+#include "app/support/usage.h"
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/support/text.h"
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/process/paths.h"
-#include "app/process/usage.h"
+#include "app/engine_client/run_setup.h"
 #include "app/session/answer.h"
-#include "app/session/run_setup.h"
 #include "app/session/run_titles.h"
+#include "app/support/paths.h"
+#include "app/support/usage.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/least_budget.h"
@@ -56,6 +56,8 @@ Session::Session(Options options)
       summaries_(revision_, options.wake),
       folders_(revision_, options.wake),
       studies_(options.trace_program, files_, messages_, revision_, background_, selection_),
+      study_forms_(options.study_forms),
+      study_jobs_(options.program, options.wake, messages_, revision_),
       background_(options.wake) {}
 
 bool Session::poll() {
@@ -71,6 +73,7 @@ bool Session::poll() {
   if (chat_.coming && !run_in_progress()) take_answer();
   begin_measuring();
   studies_.poll(engine_);
+  study_jobs_.poll();
   go_on_with_point();
   return revision() != before;
 }

@@ -31,6 +31,8 @@
 #include "app/session/run_summaries.h"
 #include "app/session/shown_runs.h"
 #include "app/session/studies.h"
+#include "app/session/study_form.h"
+#include "app/session/study_jobs.h"
 #include "views/frame/view_state.h"
 
 namespace kvscope::app {
@@ -42,6 +44,8 @@ class Session {
     std::string device = "auto", dtype = "auto";
     std::vector<std::string> gates;                // files and folders, see docs/reference/gates.md
     std::string trace_program = "/proc/self/exe";  // reads traces in a child process (--trace-child); empty: read here
+    std::string program = "/proc/self/exe";        // kvscope, for the studies that the window starts
+    std::vector<StudyForm> study_forms;            // what may be started
     std::function<void()> wake;                    // called from other threads when poll() has something to do
   };
   explicit Session(Options options);
@@ -191,6 +195,9 @@ class Session {
 
   Studies& studies() { return studies_; }
   const Studies& studies() const { return studies_; }
+  StudyJobs& study_jobs() { return study_jobs_; }
+  const StudyJobs& study_jobs() const { return study_jobs_; }
+  const std::vector<StudyForm>& study_forms() const { return study_forms_; }
   /// The run of the study's selected point as A: its trace if one was kept, else its text is read again under its policy, its
   /// gates and its number of tokens. Begins once it is known what there is. Throws Error (usage) with why_not_open_point().
   void open_study_point();
@@ -304,6 +311,8 @@ class Session {
   int measured_run_ = 0;                  // id of A, to be replayed once the engine has the heads; 0: none
   std::map<std::string, int> half_read_;  // traces that were closed meanwhile: which run would have been next
   Studies studies_;
+  std::vector<StudyForm> study_forms_;
+  StudyJobs study_jobs_;
   bool point_due_ = false;                                  // its run is to be opened once it is known what there is
   std::optional<PointToRun> point_to_run_;                  // once the engine has its gates
   std::optional<std::pair<int, MeasuredPoint>> point_run_;  // id of the run that a point was opened as

@@ -4,9 +4,9 @@
 #include <ranges>
 #include <utility>
 
-#include "app/process/usage.h"
 #include "app/session/answer.h"
 #include "app/session/session.h"
+#include "app/support/usage.h"
 #include "engine/core/study/compare_runs.h"
 
 namespace kvscope::app {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "app/process/adapters.h"
-#include "app/process/usage.h"
+#include "app/catalog/adapters.h"
 #include "app/session/session.h"
+#include "app/support/usage.h"
 #include "engine/core/files/gate/gate_name.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/scorer_text.h"

@@ -87,6 +87,21 @@ json studies_json(const Studies& studies, const views::StudyLook& look) {
   return result;
 }
 
+json study_jobs_json(const StudyJobs& jobs) {
+  json list = json::array();
+  for (const StudyJob& job : jobs.all()) {
+    list.push_back({{"id", job.id},
+                    {"command", job.command_line()},
+                    {"state", to_string(job.state)},
+                    {"output", job.output()},
+                    {"phase", job.progress.phase},
+                    {"value", job.progress.value},
+                    {"max", job.progress.max},
+                    {"message", job.message}});
+  }
+  return list;
+}
+
 std::vector<std::string> gate_names(const ModelGates& gates) {
   std::vector<std::string> names;
   for (const GateFacts& facts : gates.found()) names.push_back(facts.gate.name);
@@ -142,6 +157,7 @@ nlohmann::json Session::state() const {
           {"selection", selection_json(selection_)},
           {"pins", pins_json(selection_, shown_a())},
           {"studies", studies_json(studies_, selection_.study)},
+          {"study_jobs", study_jobs_json(study_jobs_)},
           {"parameters", parameters},
           {"preview", {{"shown", preview_.shown()}, {"pending", preview_.pending()}, {"note", preview_.note()}}},
           {"progress",

@@ -1,7 +1,7 @@
 // Session: a run that its engine's end has cut off goes on.
 
-#include "app/process/usage.h"
 #include "app/session/session.h"
+#include "app/support/usage.h"
 #include "engine/core/study/lifetime_differences.h"
 
 namespace kvscope::app {

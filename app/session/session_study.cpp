@@ -4,10 +4,10 @@
 #include <exception>
 #include <utility>
 
-#include "app/process/models.h"
-#include "app/process/paths.h"
-#include "app/process/usage.h"
+#include "app/catalog/models.h"
 #include "app/session/session.h"
+#include "app/support/paths.h"
+#include "app/support/usage.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

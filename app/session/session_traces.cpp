@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
-#include "app/process/usage.h"
 #include "app/session/session.h"
+#include "app/support/usage.h"
 
 namespace kvscope::app {
 namespace {

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "app/process/study_source.h"
-#include "app/process/usage.h"
+#include "app/catalog/study_source.h"
 #include "app/session/engine_link.h"
+#include "app/support/usage.h"
 #include "engine/core/study/text_table.h"
 #include "engine/core/study/training_log.h"
 #include "engine/core/support/error.h"

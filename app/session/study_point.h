@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/process/gates.h"
+#include "app/catalog/gates.h"
 #include "engine/core/record/run_record.h"
 #include "engine/core/study/study_table.h"
 #include "views/frame/study_look.h"

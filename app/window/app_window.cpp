@@ -13,11 +13,11 @@
 #include <filesystem>
 #include <set>
 
+#include "app/catalog/models.h"
 #include "app/command/app_commands.h"
-#include "app/process/interrupt.h"
-#include "app/process/models.h"
-#include "app/process/paths.h"
-#include "app/process/slow_read.h"
+#include "app/support/interrupt.h"
+#include "app/support/paths.h"
+#include "app/support/slow_read.h"
 #include "app/window/keyboard_focus.h"
 #include "app/window/png.h"
 #include "engine/core/files/tokenizer/chat.h"

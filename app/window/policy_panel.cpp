@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "app/process/gates.h"
+#include "app/catalog/gates.h"
 #include "app/session/gate_title.h"
 #include "app/window/budget_control.h"
 #include "app/window/obstacle_note.h"

@@ -15,6 +15,8 @@ bool begin_popup(Panel& panel, const char* name, float width, float height);
 void draw_palette(Panel& panel);
 /// Pins of the text on show, and what is noted of them and of the run.
 void draw_notes(Panel& panel);
+/// Studies that were started, and the form for another one.
+void draw_studies(Panel& panel);
 /// Layouts of a person's own: to take, to save under a name, to remove.
 void draw_layouts(Panel& panel);
 /// The dialog that asks for a path.

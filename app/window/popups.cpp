@@ -155,6 +155,7 @@ void draw_popups(Panel& panel) {
   draw_help(panel);
   draw_notes(panel);
   draw_layouts(panel);
+  draw_studies(panel);
   draw_file_dialog(panel);
   panel.ui.popup_keys.clear();
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "app/process/paths.h"
+#include "app/support/paths.h"
 #include "app/window/panel.h"
 #include "app/window/prompt_editors.h"
 #include "views/widgets/chrome.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "app/process/slow_read.h"
+#include "app/support/slow_read.h"
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -74,6 +74,12 @@ void draw_task(Panel& panel) {
   } else if (!progress.phase.empty()) {
     if (progress.max > 0) draw_bar(panel, progress.value / progress.max);
     text = progress.line();
+  } else if (const auto job = std::ranges::find_if(session.study_jobs().all(), &StudyJob::is_running);
+             job != session.study_jobs().all().end()) {
+    command_button(panel, "Studies", "study.jobs");
+    ImGui::SameLine();
+    if (job->progress.max > 0) draw_bar(panel, job->progress.value / job->progress.max);
+    text = job->command() + ": " + job->progress.line();
   } else if (const auto& reading = session.files().reading()) {
     draw_bar(panel, static_cast<double>(reading->n_read) / reading->n_runs);
     text = escape_for_terminal(reading->path, 200) + ": run " + std::to_string(reading->n_read + 1) + " of " +

@@ -19,6 +19,7 @@ nlohmann::json AppWindow::state() const {
                  {"help", ui_.help},
                  {"notes", ui_.notes},
                  {"layouts", ui_.layouts},
+                 {"studies", ui_.studies},
                  {"dialog", ui_.dialog ? nlohmann::json(ui_.dialog->command) : nlohmann::json()},
                  {"maximised", ui_.maximised},
                  {"main_row", ui_.main_row},

@@ -5,8 +5,8 @@
 #include <thread>
 #include <utility>
 
-#include "app/process/paths.h"
-#include "app/process/usage.h"
+#include "app/support/paths.h"
+#include "app/support/usage.h"
 #include "app/workspace/kept_warning.h"
 #include "app/workspace/settings.h"
 #include "engine/core/support/error.h"
@@ -99,6 +99,7 @@ void Workspace::take(const WorkspaceFile& file) {
   }
   if (!model_.empty()) choices.keep({model_, state.parameters.policy, state.parameters.raw, gates_});
   session_.set_choices(choices, model_);
+  session_.study_jobs().put_back(file.studies);
   fresh_ = false;
   undo_.start();
   restore_.start(file, [this] { restored(); });
@@ -165,6 +166,7 @@ Workspace::Written Workspace::current() const {
     now.traces.emplace_back(entry.id, entry.trace_path);
     now.names.emplace_back(entry.id, entry.name);
   }
+  for (const StudyJob& job : session_.study_jobs().all()) now.studies.emplace_back(job.id, job.state);
   return now;
 }
 
@@ -178,7 +180,8 @@ void Workspace::poll() {
   look_for_folder();
   autosave_.tick(now_);
   now_ = now_ && !saved();
-  const bool new_run = session_.run_list().next_id() != written_.next_run;
+  const bool new_run = session_.run_list().next_id() != written_.next_run ||
+                       session_.study_jobs().all().size() != written_.studies.size();
   const bool due = now_ || new_run || options_.clock() - written_at_ >= kWriteInterval;
   notes_.poll(due);
   if (!due || writing_) return;

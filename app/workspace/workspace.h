@@ -101,6 +101,7 @@ class Workspace {
     std::string place;
     std::vector<std::pair<int, std::string>> traces, names;
     bool preview = false;
+    std::vector<std::pair<int, StudyJob::State>> studies;
     bool operator==(const Written&) const = default;
   } written_;
   Written current() const;

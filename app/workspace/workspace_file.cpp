@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxWorkspaceBytes = 256u << 20;  // a prompt of 16 MiB, escaped
-constexpr std::size_t kMaxRuns = 4096, kMaxWorkspaceTexts = 64;
+constexpr std::size_t kMaxRuns = 4096, kMaxWorkspaceTexts = 64, kMaxStudies = 256;
 constexpr std::size_t kHashedTokens = 4096;
 
 json run_json(const SavedRun& run) {
@@ -45,6 +45,31 @@ SavedRun run_from_json(const json& value, const std::string& file) {
   if (!run.own && run.trace.empty())
     throw Error({.file = file, .where = "runs", .found = "a run without a file", .expected = "own or trace"});
   return run;
+}
+
+json study_json(const StudyJob& job) {
+  return {{"words", job.words},          {"folder", job.folder},    {"state", to_string(job.state)},
+          {"value", job.progress.value}, {"max", job.progress.max}, {"message", job.message}};
+}
+
+std::vector<StudyJob> studies_from_json(const json& list, const std::string& file) {
+  if (!list.is_array() || list.size() > kMaxStudies)
+    throw Error({.file = file, .where = "studies", .found = "not a list of studies"});
+  std::vector<StudyJob> jobs;
+  for (const json& value : list) {
+    const JsonObject object(value, file, "studies.");
+    StudyJob job{.words = object.texts("words"), .folder = object.text("folder")};
+    if (job.words.empty()) throw Error({.file = file, .where = "studies.words", .found = "empty"});
+    const std::string state = object.text("state");
+    for (const auto known : {StudyJob::State::running, StudyJob::State::stopping, StudyJob::State::stopped,
+                             StudyJob::State::failed, StudyJob::State::complete})
+      if (state == to_string(known)) job.state = known;
+    job.progress.value = object.number_or("value", 0, 0, 1e15);
+    job.progress.max = object.number_or("max", 0, 0, 1e15);
+    job.message = object.text_or("message", "");
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
 }
 
 json choice_json(const ModelChoice& choice) {
@@ -84,7 +109,8 @@ WorkspaceFile workspace_file(const Session& session, const WorkspaceState& state
                      .recent = {session.files().recent().begin(), session.files().recent().end()},
                      .place = session.files().place(),
                      .next_run = session.run_list().next_id(),
-                     .preview = has_preview(session)};
+                     .preview = has_preview(session),
+                     .studies = session.study_jobs().all()};
   file.state.removed.clear();  // nothing leads back to them after the end
   for (const RunEntry& entry : session.runs()) {
     const bool own = entry.own && wanted.contains(entry.id);
@@ -100,6 +126,8 @@ WorkspaceFile workspace_file(const Session& session, const WorkspaceState& state
 std::string to_text(const WorkspaceFile& file) {
   json runs = json::array();
   for (const SavedRun& run : file.runs) runs.push_back(run_json(run));
+  json studies = json::array();
+  for (const StudyJob& job : file.studies) studies.push_back(study_json(job));
   json choices = json::array();
   for (const ModelChoice& choice : file.choices) choices.push_back(choice_json(choice));
   const json object = {{"version", 1},
@@ -111,7 +139,8 @@ std::string to_text(const WorkspaceFile& file) {
                        {"place", file.place},
                        {"runs", runs},
                        {"next_run", file.next_run},
-                       {"preview", file.preview}};
+                       {"preview", file.preview},
+                       {"studies", studies}};
   return object.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -127,7 +156,8 @@ WorkspaceFile read_workspace_file(const std::filesystem::path& path) {
                      .recent = some_texts(object, "recent"),
                      .place = object.text_or("place", ""),
                      .next_run = static_cast<int>(object.integer_or("next_run", 1, 1, kMaxRunId)),
-                     .preview = object.boolean_or("preview", false)};
+                     .preview = object.boolean_or("preview", false),
+                     .studies = studies_from_json(value.value("studies", json::array()), object.file())};
   const json runs = value.value("runs", json::array());
   if (!runs.is_array() || runs.size() > kMaxRuns)
     throw Error({.file = object.file(), .where = "runs", .found = "not a list of runs"});

@@ -30,7 +30,8 @@ struct WorkspaceFile {
   std::string place = {};  // folder that was saved to or opened from last
   std::vector<SavedRun> runs;
   int next_run = 1;
-  bool preview = false;  // stands in B's place
+  bool preview = false;                // is in B's place
+  std::vector<StudyJob> studies = {};  // that this window started, or an earlier one
 };
 
 /// Of a run's number of tokens and its last ones, as hex.

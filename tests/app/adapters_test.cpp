@@ -1,12 +1,12 @@
 // LoRA adapters on the command line: what inspect says of one, and what is said before it is added to a model.
 
-#include "app/process/adapters.h"
+#include "app/catalog/adapters.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "app/process/path_kind.h"
+#include "app/catalog/path_kind.h"
 #include "tests/app/process.h"
 #include "tests/support/skip.h"
 

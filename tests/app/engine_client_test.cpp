@@ -1,6 +1,6 @@
 // The engine as a child process: its events, its death, its silence.
 
-#include "app/process/engine_client.h"
+#include "app/engine_client/engine_client.h"
 
 #include <signal.h>
 #include <time.h>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "app/process/child_process.h"
+#include "app/support/child_process.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "tests/app/process.h"

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/eval_file.h"
-#include "app/cli/eval_table.h"
+#include "app/studies/eval/eval_journal.h"
+#include "app/studies/eval/eval_table.h"
 #include "engine/core/support/error.h"
 #include "tests/app/process.h"
 #include "tests/support/expect_error.h"
@@ -102,7 +102,7 @@ TEST_CASE("a file of answers goes on where it was cut, and refuses another reque
   const auto path = folder / "answers.jsonl";
   const EvalRequest request{.model = "m", .tasks = {"fact_recall"}, .questions = 2};
   {
-    EvalFile file(path, request);
+    EvalJournal file(path, request);
     CHECK(file.done().empty());
     file.begin(some_facts());
     file.append(answer_of("full", 0, true));
@@ -110,30 +110,30 @@ TEST_CASE("a file of answers goes on where it was cut, and refuses another reque
   }
   std::ofstream(path, std::ios::app) << "{\"item\":\"fact_re";  // killed in the midst of a line
   {
-    EvalFile file(path, request);
+    EvalJournal file(path, request);
     CHECK(file.done() == std::vector<std::string>{answer_of("full", 0, true).key(), answer_of("full", 1, true).key()});
     CHECK_FALSE(file.answers()[1].is_right);
     file.begin(some_facts());
     file.append(answer_of("h2o:keep=25%,window=8", 0, true));
   }
-  CHECK(EvalFile(path, request).answers().size() == 3);
+  CHECK(EvalJournal(path, request).answers().size() == 3);
   EvalRequest other = request;
   other.seed = 9;
   {
-    const std::string said = test::error_of([&] { EvalFile(path, other); });
+    const std::string said = test::error_of([&] { EvalJournal(path, other); });
     CHECK(said.find("seed") != std::string::npos);
     CHECK(said.find("another request") != std::string::npos);
   }
   EvalFacts elsewhere = some_facts();
   elsewhere.weights_hash = "13";
-  EvalFile file(path, request);
+  EvalJournal file(path, request);
   CHECK(test::error_of([&] { file.begin(elsewhere); }).find("weights_hash") != std::string::npos);
   EvalFacts changed = some_facts();
   changed.inputs = {"config.json 1", "book.txt 2"};
   CHECK(test::error_of([&] { file.begin(changed); }).find("answers from no such file; expected \"config.json 1\"") !=
         std::string::npos);
   std::ofstream(folder / "notes.txt") << "{\"a\": 1}\n";
-  CHECK(test::error_of([&] { EvalFile(folder / "notes.txt", request); }).find("not an answers file") !=
+  CHECK(test::error_of([&] { EvalJournal(folder / "notes.txt", request); }).find("not an answers file") !=
         std::string::npos);
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("what could not have been answered is refused by its line in a file of
   const auto path = folder / "answers.jsonl";
   const EvalRequest request{.model = "m", .tasks = {"fact_recall"}, .questions = 2};
   {
-    EvalFile file(path, request);
+    EvalJournal file(path, request);
     file.begin(some_facts());
     file.append(answer_of("full", 0, true));
   }
@@ -187,20 +187,20 @@ TEST_CASE("what could not have been answered is refused by its line in a file of
   for (const auto& [added, said] : bad) {
     CAPTURE(added, said);
     std::ofstream(path, std::ios::trunc) << whole << added;
-    const std::string error = test::error_of([&] { EvalFile(path, request); });
+    const std::string error = test::error_of([&] { EvalJournal(path, request); });
     CHECK(error.find("line 3") != std::string::npos);
     CHECK(error.find(said) != std::string::npos);
     CHECK(error.find("hint: remove that line; its answer is computed again") != std::string::npos);
     CHECK(read_text(path) == whole + added);
   }
   std::ofstream(path, std::ios::trunc) << whole << changed("index", 1);
-  CHECK(EvalFile(path, request).answers().size() == 2);
+  CHECK(EvalJournal(path, request).answers().size() == 2);
 }
 
 TEST_CASE("an evaluation that answers nothing leaves no file", "[eval]") {
   const TemporaryFolder folder;
   const auto path = folder / "answers.jsonl";
-  { const EvalFile file(path, {.model = "m"}); }
+  { const EvalJournal file(path, {.model = "m"}); }
   CHECK_FALSE(std::filesystem::exists(path));
 }
 

@@ -1,6 +1,6 @@
 // A file of prompts, a line each, as the window reads it.
 
-#include "app/process/prompt_lines.h"
+#include "app/catalog/prompt_lines.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>

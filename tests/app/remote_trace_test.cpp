@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "app/process/remote_file.h"
+#include "app/catalog/remote_file.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"

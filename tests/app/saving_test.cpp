@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "app/process/paths.h"
 #include "app/session/obstacles.h"
+#include "app/support/paths.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 #include "tests/app/program.h"

@@ -1,6 +1,6 @@
 // What a sweep's recipe means, and what is no recipe.
 
-#include "app/cli/sweep_plan.h"
+#include "app/studies/sweep/sweep_plan.h"
 
 #include <algorithm>
 #include <fstream>
@@ -95,7 +95,7 @@ TEST_CASE("the shards of a sweep have every answer once, and each has its part o
   for (const SweepGroup& group : plan.groups) {
     std::vector<std::string> all = sweep_keys(plan, group), joined;
     for (int shard = 0; shard < 3; ++shard) {
-      const std::vector<std::string> part = sweep_keys(plan, group, shard, 3);
+      const std::vector<std::string> part = sweep_keys(plan, group, {.index = shard, .of = 3});
       const std::string one = "\t" + plan.policies(group)[0] + "\t";
       CHECK(std::ranges::count_if(part, [&](const std::string& key) { return key.find(one) != key.npos; }) >= 1);
       joined.insert(joined.end(), part.begin(), part.end());

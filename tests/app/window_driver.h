@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "app/process/child_process.h"
+#include "app/support/child_process.h"
 #include "tests/app/process.h"
 
 namespace kvscope::test {

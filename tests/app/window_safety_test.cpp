@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "app/process/trace_open.h"
+#include "app/support/trace_open.h"
 #include "tests/app/window_driver.h"
 #include "tests/support/folders.h"
 #include "tests/support/skip.h"

@@ -1,0 +1,169 @@
+// study.start and what follows: studies that the window starts, as the command line would.
+
+#include <algorithm>
+#include <filesystem>
+
+#include "app/command/app_commands.h"
+#include "app/command/command_arguments.h"
+
+namespace kvscope::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+const StudyForm& form_of(const Session& session, const std::string& command) {
+  const auto& forms = session.study_forms();
+  const auto found = std::ranges::find(forms, command, &StudyForm::command);
+  if (found != forms.end()) return *found;
+  std::string names;
+  for (const StudyForm& form : forms) names += (names.empty() ? "" : ", ") + form.command;
+  bad_argument("command", "one of " + names);
+}
+
+std::string joined_lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
+  return text;
+}
+
+/// A name that is not taken, where files were saved last.
+std::string free_path(const Session& session, const std::string& stem, const std::string& ending) {
+  const fs::path folder = session.files().save_folder();
+  std::error_code error;
+  fs::path path = folder / (stem + ending);
+  for (int n = 2; fs::exists(path, error); ++n) path = folder / (stem + "-" + std::to_string(n) + ending);
+  return path.string();
+}
+
+/// What an empty form begins with: the open model, its gates and policy, a file.
+StudyValues suggested(const Session& session, const StudyForm& form) {
+  StudyValues values;
+  const auto suggest = [&](const char* name, const std::string& text) {
+    if (form.field(name) != nullptr && !text.empty()) values[name] = text;
+  };
+  const protocol::LoadRequest& load = session.engine().to_load();
+  suggest("MODEL", load.model);
+  suggest("gate", joined_lines(load.gates));
+  if (load.device != "auto") suggest("device", load.device);
+  if (load.dtype != "auto") suggest("dtype", load.dtype);
+  suggest("engine", session.engine().command());
+  if (form.command == "capture") {
+    suggest("policy", session.parameters().policy.written());
+    suggest("max-tokens", std::to_string(session.parameters().max_tokens));
+  }
+  if (form.command == "eval") suggest("policies", session.parameters().policy.written());
+  suggest("o", free_path(session, form.command, form.command == "eval" ? ".jsonl" : ".h5"));
+  return values;
+}
+
+/// The form as it is filled in, or what the arguments say instead.
+StudyValues values_of(const UiState& ui, const StudyForm& form, const nlohmann::json& arguments) {
+  if (!has_argument(arguments, "options")) {
+    const auto filled = ui.study_values.find(form.command);
+    return filled == ui.study_values.end() ? StudyValues() : filled->second;
+  }
+  StudyValues values;
+  if (!arguments["options"].is_object()) bad_argument("options", "an object of texts");
+  for (const auto& [name, value] : arguments["options"].items()) {
+    if (!value.is_string()) bad_argument("options", "an object of texts");
+    values[name] = value.get<std::string>();
+  }
+  return values;
+}
+
+std::vector<std::string> words_of(const Session& session, const UiState& ui, const nlohmann::json& arguments) {
+  const StudyForm& form =
+      form_of(session, has_argument(arguments, "command") ? text_argument(arguments, "command") : ui.study_command);
+  return study_words(form, values_of(ui, form, arguments));
+}
+
+void show_form(const Session& session, UiState& ui, const nlohmann::json& arguments) {
+  std::string command = ui.study_command.empty() && !session.study_forms().empty()
+                            ? session.study_forms().front().command
+                            : ui.study_command;
+  if (has_argument(arguments, "command")) command = text_argument(arguments, "command");
+  const StudyForm& form = form_of(session, command);
+  ui.study_command = command;
+  if (!ui.study_values.contains(command)) ui.study_values[command] = suggested(session, form);
+  ui.studies = true;
+}
+
+void set_field(const Session& session, UiState& ui, const nlohmann::json& arguments) {
+  const StudyForm& form = form_of(session, ui.study_command);
+  const StudyField* field = form.field(text_argument(arguments, "field"));
+  if (field == nullptr) bad_argument("field", "a field of the form");
+  std::string& text = ui.study_values[form.command][field->name];
+  const char* key = has_argument(arguments, "path") ? "path" : "text";
+  const std::string value = text_argument(arguments, key);
+  const bool adds = field->repeats && has_argument(arguments, "path") && !text.empty();
+  text = adds ? text + "\n" + value : value;
+  if (flag_argument(arguments, "overwrite", false) && form.field("overwrite") != nullptr)
+    ui.study_values[form.command]["overwrite"] = "on";
+}
+
+void choose_path(const Session& session, UiState& ui, const nlohmann::json& arguments) {
+  const StudyField* field = form_of(session, ui.study_command).field(text_argument(arguments, "field"));
+  if (field == nullptr) bad_argument("field", "a field of the form");
+  ui.dialog = FileDialog{.title = field->is_positional ? field->name : "--" + field->name,
+                         .command = "study.field",
+                         .hint = field->help,
+                         .save = field->name == "o",
+                         .arguments = {{"field", field->name}}};
+}
+
+}  // namespace
+
+void add_study_job_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+  const auto has_forms = [&session] { return !session.study_forms().empty(); };
+  const auto has_jobs = [&session] { return !session.study_jobs().all().empty(); };
+  const auto id_of = [&session](const nlohmann::json& arguments) {
+    const auto& all = session.study_jobs().all();
+    return integer_argument(arguments, "id", all.empty() ? 0 : all.front().id);
+  };
+  const auto add = [&](const char* id, const char* title, const char* arguments, std::function<bool()> enabled,
+                       Action action) {
+    registry.add({id, title, "Study", "", arguments, std::move(enabled), std::move(action)});
+  };
+  add("study.jobs", "Start and watch studies", "command: sweep, hybrid, eval or capture (the last)", has_forms,
+      [&session, &ui](const nlohmann::json& arguments) {
+        if (ui.studies && !has_argument(arguments, "command")) {
+          ui.studies = false;
+        } else {
+          show_form(session, ui, arguments);
+        }
+      });
+  add("study.field", "Fill in a field of the study's form", "field: name; text or path: its value", has_forms,
+      [&session, &ui](const nlohmann::json& arguments) {
+        if (has_argument(arguments, "path") || has_argument(arguments, "text"))
+          return set_field(session, ui, arguments);
+        choose_path(session, ui, arguments);
+      });
+  add("study.start", "Start the study", "command: its name; options: texts by field (the form's)", has_forms,
+      [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
+        const int id = session.study_jobs().start(words_of(session, ui, arguments));
+        ui.study_values.erase(session.study_jobs().job(id).command());
+        if (ui.studies) show_form(session, ui, {});
+        return id;
+      });
+  add("study.copy_command", "Copy the study as a command", "id: study of the list (the form)", has_forms,
+      [&session, &ui, id_of](const nlohmann::json& arguments) -> nlohmann::json {
+        ui.clipboard = has_argument(arguments, "id")
+                           ? session.study_jobs().job(id_of(arguments)).command_line()
+                           : StudyJob{.words = words_of(session, ui, arguments)}.command_line();
+        session.messages().notify("copied: " + ui.clipboard);
+        return ui.clipboard;
+      });
+  add("study.stop", "Stop a study", "id: study of the list (the newest)", has_jobs,
+      [&session, id_of](const nlohmann::json& arguments) { session.study_jobs().stop(id_of(arguments)); });
+  add("study.resume", "Resume a study", "id: study of the list (the newest)", has_jobs,
+      [&session, id_of](const nlohmann::json& arguments) { session.study_jobs().resume(id_of(arguments)); });
+  add("study.forget", "Remove a study from the list", "id: study of the list (the newest)", has_jobs,
+      [&session, id_of](const nlohmann::json& arguments) { session.study_jobs().remove(id_of(arguments)); });
+  add("study.open_result", "Open a study's file", "id: study of the list (the newest)", has_jobs,
+      [&session, &ui, &registry, id_of](const nlohmann::json& arguments) {
+        registry.execute("file.open", {{"path", session.study_jobs().job(id_of(arguments)).output()}});
+        ui.studies = false;
+      });
+}
+
+}  // namespace kvscope::app

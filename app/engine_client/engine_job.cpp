@@ -1,0 +1,191 @@
+#include "app/engine_client/engine_job.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "app/catalog/adapters.h"
+#include "app/catalog/gates.h"
+#include "app/catalog/models.h"
+#include "app/engine_client/run_setup.h"
+#include "app/support/interrupt.h"
+#include "app/support/paths.h"
+#include "engine/core/protocol/events.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/shell_quote.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr std::chrono::milliseconds kPoll(50);
+constexpr std::chrono::seconds kCancelPatience(20), kSilence(10);
+constexpr std::chrono::milliseconds kSignalPatience(300);
+
+/// Empty: the usual one.
+std::string engine_command(const std::string& given, const std::vector<std::string>& environment) {
+  if (!given.empty() || environment.empty()) return given;
+  std::string command = "exec env";
+  for (const std::string& variable : environment) command += " " + shell_quote(variable);
+  return command + " " + shell_quote((executable_folder() / "kvscope-engine").string());
+}
+
+}  // namespace
+
+EngineJob::EngineJob(EngineJobOptions options)
+    : progress_(options.is_quiet || !options.shows_progress),
+      options_(std::move(options)),
+      load_{.model = "", .device = options_.device, .dtype = options_.dtype, .gates = {}},
+      client_({.command = engine_command(options_.engine, options_.environment)}) {
+  catch_interrupts();
+  std::optional<nlohmann::json> first;
+  while (!first && !interrupted()) first = wait_event();
+  if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled before the engine started"});
+  greeting_ = EngineGreeting::read(*first);
+  greeting_.check_version();
+}
+
+// Every event passes here. The engine's end is an error wherever it comes, since no command of ours ends so.
+std::optional<nlohmann::json> EngineJob::wait_event() {
+  auto event = client_.wait_event(kPoll);
+  if (!event) {
+    say_silence();
+    return event;
+  }
+  last_event_ = std::chrono::steady_clock::now();
+  silence_said_ = false;
+  if (event->value("type", "") == "ended") throw_end(EngineEnd::read(*event));
+  return event;
+}
+
+void EngineJob::throw_end(const EngineEnd& end) {
+  // A batch system's TERM goes to the engine too, and may reach it first: then its end is what was asked for.
+  const auto give_up = std::chrono::steady_clock::now() + kSignalPatience;
+  while (!interrupted() && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(kPoll);
+  if (const std::string torch = end.missing_torch(); !torch.empty() && !interrupted())
+    throw Error({.code = ExitCode::resource, .file = "engine", .found = torch});
+  throw Error(
+      {.code = interrupted() ? ExitCode::cancelled : ExitCode::resource,
+       .file = "engine",
+       .found = "it stopped: " + end.reason + (end.said.empty() ? "" : "; its last message: " + end.said.back())});
+}
+
+void EngineJob::say_silence() {
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - last_event_).count();
+  if (seconds < kSilence.count() || silence_said_) return;
+  silence_said_ = true;
+  progress_.update("waiting for the engine", 0, 0, "no answer for " + std::to_string(seconds) + " s");
+}
+
+nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& handler) {
+  const int id = client_.request(request);
+  std::optional<std::chrono::steady_clock::time_point> give_up;
+  last_event_ = std::chrono::steady_clock::now();
+  while (true) {
+    const bool stopped = interrupted() || (options_.stop && options_.stop());
+    if (stopped && !give_up) {
+      client_.cancel(id);
+      give_up = std::chrono::steady_clock::now() + kCancelPatience;
+    }
+    const auto event = wait_event();
+    if (!event) {
+      if (!give_up || std::chrono::steady_clock::now() < *give_up) continue;
+      throw Error({.code = ExitCode::cancelled,
+                   .file = "engine",
+                   .found = "it did not respond to the cancellation and was killed"});
+    }
+    if (protocol::message_id(*event) != id) continue;
+    const std::string type = event->value("type", "");
+    if (type == "progress" && show_engine_progress_) {
+      progress_.update(event->value("phase", ""), event->value("value", 0.0), event->value("max", 0.0),
+                       event->value("text", ""));
+    }
+    if (type == "warning") warn(event->value("text", ""));
+    if (handler) handler(*event);
+    if (type == "error") throw protocol::error_from_event(*event);
+    if (type == "done") return *event;
+  }
+}
+
+void EngineJob::warn(const std::string& text) {
+  // A command may load a model several times, and in several engines.
+  static std::mutex mutex;
+  static std::set<std::string> printed;
+  const std::lock_guard lock(mutex);
+  if (!printed.insert(text).second) return;
+  progress_.clear();
+  print_warning(text);
+}
+
+ModelInfo EngineJob::load(const std::string& model, std::span<const PolicySpec> policies) {
+  return protocol::model_from_event(load_with(model, gates_for(options_, model, policies)));
+}
+
+nlohmann::json EngineJob::load_with(const std::string& model, const std::vector<std::string>& gates) {
+  load_.model = model;
+  load_.gates = gates;
+  if (!options_.is_elsewhere() && !options_.is_quiet) {
+    for (const std::string& path : gates) {
+      if (const std::string note = note_of_adapter(path, model); !note.empty()) warn(path + ": " + note);
+    }
+  }
+  gates_.reset();
+  nlohmann::json done = call(load_);
+  if (protocol::was_cancelled(done)) throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
+  return done;
+}
+
+Asked EngineJob::asked(const RunRequest& request) {
+  if (!gates_) {
+    gates_.emplace();
+    for (std::size_t i = 0; i < load_.gates.size(); ++i)
+      gates_->push_back(gate_ref(load_.gates[i], i < options_.gates.size() ? options_.gates[i] : ""));
+  }
+  return {.request = request,
+          .by_text = request.prompt_ids.empty(),
+          .origin = {.kind = request.answer_ids ? RunOrigin::Kind::replay : RunOrigin::Kind::drawn},
+          .gates = *gates_};
+}
+
+std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, RunRecord& record,
+                           const std::function<void()>& on_step) {
+  record = start_record(model, asked(request));
+  try {
+    const nlohmann::json done = call(request, [&](const nlohmann::json& event) {
+      protocol::apply_event(record, event);
+      if (on_step) on_step();
+    });
+    return done.value("text", "");
+  } catch (const Error& error) {
+    finish_run(record, RunStatus::failed, error.what());
+    throw;
+  }
+}
+
+std::optional<Tokenizer> tokenizer_of(const std::string& model) {
+  try {
+    return Tokenizer::load(model);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<std::string> gates_for(const EngineJobOptions& options, const std::string& model,
+                                   std::span<const PolicySpec> policies) {
+  std::vector<std::string> given = options.gates;
+  if (!options.is_elsewhere()) return gates_to_load(model, given, policies);
+  for (std::string& text : given) {
+    const auto known = known_gates(model);
+    const auto found = std::ranges::find(known, text, &KnownGate::name);
+    if (found != known.end()) text = found->path.string();
+  }
+  return given;
+}
+
+std::string model_for(const EngineJobOptions& options, const std::string& model) {
+  return options.is_elsewhere() ? model_folder_or(model) : model_folder(model);
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,87 @@
+#pragma once
+// One engine for the length of a command: started, greeted, asked, and stopped, with progress on stderr and Ctrl+C
+// passed on.
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/engine_client/engine_client.h"
+#include "app/engine_client/progress.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/protocol/protocol.h"
+
+namespace kvscope::app {
+
+/// How an engine is started, and what it is given with every model.
+struct EngineJobOptions {
+  std::string engine = {};  // a shell command; empty: kvscope-engine beside this program
+  std::string device = "auto", dtype = "auto";
+  std::vector<std::string> gates = {};        // paths or names, as a user gives them
+  std::vector<std::string> environment = {};  // "CUDA_VISIBLE_DEVICES=1"; only for an engine of this machine
+  bool is_quiet = false;                      // nothing is printed but warnings
+  bool shows_progress = true;                 // false: one of several engines, whose progress is not shown
+  std::function<bool()> stop = {};            // true cancels, as Ctrl+C does
+
+  /// Whether the engine may be on another machine: then paths are not checked here.
+  bool is_elsewhere() const { return !engine.empty(); }
+};
+
+class EngineJob {
+ public:
+  using Handler = std::function<void(const nlohmann::json& event)>;
+
+  /// Starts the engine and waits for its greeting. Throws Error: it cannot be started, dies, or speaks another version.
+  explicit EngineJob(EngineJobOptions options);
+  const EngineGreeting& greeting() const { return greeting_; }
+
+  /// With the gates of the options and those that the policies need (app/catalog/gates.h).
+  ModelInfo load(const std::string& model, std::span<const PolicySpec> policies);
+  /// With these gates and no others; its `done` event, which says of the gates what `load` leaves out.
+  nlohmann::json load_with(const std::string& model, const std::vector<std::string>& gates);
+  /// Sends `request` and returns its `done` event; `handler` sees its events before (`done` included). The first Ctrl+C
+  /// cancels the request, as does options.stop(); it then ends with status "cancelled". Throws Error for an `error` event, a dead engine, an event that does not fit.
+  nlohmann::json call(const protocol::Request& request, const Handler& handler = {});
+  /// A run, recorded in `record`; on_step is called after each event has been applied. Returns the answer's text: it
+  /// ends before a stop string and an end-of-text token, both of which `record` has. When it throws, `record` has what
+  /// came until then and says failed.
+  std::string run(const ModelInfo& model, const RunRequest& request, RunRecord& record,
+                  const std::function<void()>& on_step = {});
+  /// What a run of this request is recorded with: the request, and the gates that are loaded.
+  Asked asked(const RunRequest& request);
+  Progress& progress() { return progress_; }
+  /// Off: the engine's own progress is not shown, for a command that shows one of many requests.
+  void show_engine_progress(bool on) { show_engine_progress_ = on; }
+
+ private:
+  /// The next event, or nothing after a while. Throws Error if it is the engine's end.
+  std::optional<nlohmann::json> wait_event();
+  [[noreturn]] void throw_end(const EngineEnd& end);
+  void say_silence();
+  void warn(const std::string& text);
+
+  Progress progress_;
+  std::chrono::steady_clock::time_point last_event_ = std::chrono::steady_clock::now();
+  bool silence_said_ = false;
+  bool show_engine_progress_ = true;
+  EngineJobOptions options_;
+  protocol::LoadRequest load_;
+  std::optional<std::vector<GateRef>> gates_;  // that are loaded; their files are read when a run is first recorded
+  EngineClient client_;
+  EngineGreeting greeting_;
+};
+
+/// Nothing if it cannot be read from here: the model may be on another machine.
+std::optional<Tokenizer> tokenizer_of(const std::string& model);
+/// The folder of `model`, which is a path or a name (app/catalog/models.h). Throws Error (bad input) unless it is there, which
+/// spares starting an engine for a typing error. A path that is not known here stays as it is if the engine is elsewhere.
+std::string model_for(const EngineJobOptions& options, const std::string& model);
+/// The gates to load: those of the options, by path or name, and those that the policies need. For an engine elsewhere only
+/// those that are named. Throws Error.
+std::vector<std::string> gates_for(const EngineJobOptions& options, const std::string& model,
+                                   std::span<const PolicySpec> policies);
+
+}  // namespace kvscope::app

@@ -1,0 +1,147 @@
+#include "app/studies/eval/eval_table.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/support/table_text.h"
+#include "app/support/usage.h"
+#include "engine/core/support/json_fields.h"
+#include "engine/core/support/text.h"
+#include "views/figure/figure.h"
+
+namespace kvscope::app {
+namespace {
+
+std::string difference(const EvalRow& row, const char* plus_minus) {
+  if (std::isnan(row.nll_difference)) return "";
+  const std::string sign = row.nll_difference < 0 ? "" : "+", text = sign + fixed_text(row.nll_difference, 4);
+  return std::isnan(row.nll_difference_se) ? text : text + plus_minus + fixed_text(row.nll_difference_se, 4);
+}
+
+std::string interval(const EvalRow& row) {
+  return std::isnan(row.low) ? "" : fixed_text(row.low, 3) + " - " + fixed_text(row.high, 3);
+}
+
+using Cells = std::vector<std::vector<std::string>>;
+
+/// Heading and rows as people read them, without columns that are empty throughout.
+Cells shown(std::span<const EvalRow> rows, const char* plus_minus) {
+  Cells cells = {{"item", "policy", "n", "accuracy", "95 %", "of dense", "NLL", "perplexity", "NLL - dense", "density",
+                  "read", "oracle recall", "output error", "tokens/s"}};
+  for (const EvalRow& row : rows) {
+    cells.push_back({row.item, row.policy, std::to_string(row.n), table_number(row.accuracy, 3), interval(row),
+                     table_number(row.relative, 3), table_number(row.nll, 4), table_number(row.perplexity, 3),
+                     difference(row, plus_minus), table_number(row.density, 3), table_number(row.read_share, 3),
+                     table_number(row.recall, 3), table_number(row.output_error, 4),
+                     table_number(row.tokens_per_s, 1)});
+  }
+  for (std::size_t column = cells[0].size(); column-- > 0;) {
+    const bool used =
+        std::any_of(cells.begin() + 1, cells.end(), [&](const auto& row) { return !row[column].empty(); });
+    if (used) continue;
+    for (auto& row : cells) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+  return cells;
+}
+
+std::string latex(std::span<const EvalRow> rows) {
+  if (rows.empty()) return "";
+  const Cells cells = shown(rows, " $\\pm$ ");
+  std::string text = "\\begin{tabular}{ll" + std::string(cells[0].size() - 2, 'r') + "}\n\\toprule\n";
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i == 1 || (i > 1 && cells[i][0] != cells[i - 1][0])) text += "\\midrule\n";
+    for (std::size_t j = 0; j < cells[i].size(); ++j) {
+      const bool is_math = cells[i][j].find("$") != std::string::npos && j > 1;  // our own, with numbers around it
+      text += (j == 0 ? "" : " & ") + (is_math ? cells[i][j] : latex_text(cells[i][j]));
+    }
+    text += " \\\\\n";
+  }
+  return text + "\\bottomrule\n\\end{tabular}\n";
+}
+
+std::string csv(std::span<const EvalRow> rows) {
+  const EvalRow none;
+  std::string heading;
+  visit_fields(
+      none, [&](const char* name, const auto&, auto) { heading += (heading.empty() ? "" : ",") + std::string(name); });
+  std::string text = heading + "\n";
+  for (const EvalRow& row : rows) {
+    std::string line;
+    bool first = true;
+    visit_fields(row, [&]<typename Member>(const char*, const Member& member, auto) {
+      if (!first) line += ",";
+      first = false;
+      if constexpr (std::is_same_v<Member, std::string>) {
+        line += views::csv_text(member);
+      } else if (!std::isnan(static_cast<double>(member))) {
+        line += number_text(static_cast<double>(member));
+      }
+    });
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string json_text(const EvalFacts& facts, std::span<const EvalRow> rows) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const EvalRow& row : rows) list.push_back(json_of_fields(row));
+  const nlohmann::ordered_json object = {{"facts", json_of_fields(facts)}, {"rows", list}};
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+TableFormat table_format(const std::string& name) {
+  if (name == "text") return TableFormat::text;
+  if (name == "csv") return TableFormat::csv;
+  if (name == "json") return TableFormat::json;
+  if (name == "latex") return TableFormat::latex;
+  usage_error("--format", "'" + name + "'", "text, csv, json or latex");
+}
+
+std::string eval_table(const EvalFacts& facts, std::span<const EvalRow> rows, TableFormat format) {
+  switch (format) {
+    case TableFormat::csv:
+      return csv(rows);
+    case TableFormat::json:
+      return json_text(facts, rows);
+    case TableFormat::latex:
+      return latex(rows);
+    case TableFormat::text:
+      break;
+  }
+  if (rows.empty()) return "";
+  return format_table(shown(rows, " +- ")) + facts.model + ", " + facts.device + ", " + facts.dtype + ", length " +
+         std::to_string(facts.length) + " tokens\n";
+}
+
+std::string latex_text(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '\\':
+        out += "\\textbackslash{}";
+        break;
+      case '~':
+        out += "\\textasciitilde{}";
+        break;
+      case '^':
+        out += "\\textasciicircum{}";
+        break;
+      case '&':
+      case '%':
+      case '$':
+      case '#':
+      case '_':
+      case '{':
+      case '}':
+        out += '\\';
+        [[fallthrough]];
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,138 @@
+// A sweep's table for people, and for programs.
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/studies/sweep/sweep_derived.h"
+#include "app/studies/sweep/sweep_table.h"
+#include "app/support/table_text.h"
+#include "engine/core/support/text.h"
+
+namespace kvscope::app {
+namespace {
+
+using nlohmann::ordered_json;
+using Cells = std::vector<std::vector<std::string>>;
+
+constexpr const char* kSource = "sweep";
+
+double value_at(const StudyTable& table, const char* name, std::size_t row) {
+  const StudyColumn* column = table.column(name);
+  return column ? column->numbers[row] : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string difference(const StudyTable& table, std::size_t row) {
+  const double value = value_at(table, "nll_difference", row), error = value_at(table, "nll_difference_se", row);
+  if (std::isnan(value) || value_at(table, "is_dense", row) > 0) return "";
+  return (value < 0 ? "" : "+") + fixed_text(value, 4) + (std::isnan(error) ? "" : " +- " + fixed_text(error, 4));
+}
+
+std::string interval(const StudyTable& table, std::size_t row) {
+  const double low = value_at(table, "accuracy_low", row);
+  return std::isnan(low) ? "" : fixed_text(low, 3) + " - " + fixed_text(value_at(table, "accuracy_high", row), 3);
+}
+
+std::string mark(const StudyTable& table, std::size_t row) {
+  if (value_at(table, "is_knee", row) > 0) return "* knee";
+  return value_at(table, "on_front", row) > 0 ? "*" : "";
+}
+
+std::vector<std::string> cells_of(const StudyTable& table, std::size_t row) {
+  const std::string& gate = table.texts("gate", kSource)[row];
+  return {table.texts("policy", kSource)[row] + (gate.empty() ? "" : " (" + gate + ")"),
+          table_number(value_at(table, "n", row), 0),
+          table_number(value_at(table, "nll", row), 4),
+          difference(table, row),
+          table_number(value_at(table, "accuracy", row), 3),
+          interval(table, row),
+          table_number(value_at(table, "density", row), 3),
+          table_number(value_at(table, "read_share", row), 3),
+          table_number(value_at(table, "cache_bytes", row) / 1e6, 2),
+          table_number(value_at(table, "recall", row), 3),
+          table_number(value_at(table, "mass_recall", row), 3),
+          table_number(value_at(table, "output_error", row), 4),
+          table_number(value_at(table, "ms_per_token", row), 2),
+          mark(table, row)};
+}
+
+/// Without columns that are empty throughout.
+Cells without_empty(Cells cells) {
+  Cells kept(cells.size());
+  for (std::size_t c = 0; c < cells[0].size(); ++c) {
+    const bool is_empty = std::all_of(cells.begin() + 1, cells.end(), [c](const auto& row) { return row[c].empty(); });
+    if (is_empty) continue;
+    for (std::size_t r = 0; r < cells.size(); ++r) kept[r].push_back(cells[r][c]);
+  }
+  return kept;
+}
+
+std::string heading(const StudyTable& table, std::size_t row) {
+  const double chunk = value_at(table, "chunk", row), seed = value_at(table, "seed", row);
+  return table.texts("item", kSource)[row] +
+         (std::isnan(chunk) ? ", seed " + number_text(seed) : ", chunk " + number_text(chunk));
+}
+
+/// A line a curve, a column a cost.
+std::string matched_text(const StudyTable& table, std::vector<std::size_t> rows) {
+  const StudyArray *value = table.array("matched_value"), *cost = table.array("matched_cost"),
+                   *more = table.array("matched_difference");
+  if (value == nullptr) return "";
+  Cells cells = {{"at matched cost"}};
+  for (const double at : cost->values) {
+    cells[0].push_back(number_text(at));
+    cells[0].push_back("- dense");
+  }
+  double last = -1;
+  for (const std::size_t row : rows) {
+    const double series = value_at(table, "series", row);
+    if (std::isnan(series) || series <= last) continue;
+    last = series;
+    cells.push_back({table.texts("curve", kSource)[row]});
+    for (std::size_t i = 0; i < cost->values.size(); ++i) {
+      const std::size_t at = static_cast<std::size_t>(series) * cost->values.size() + i;
+      cells.back().push_back(std::isnan(value->values[at]) ? "-" : fixed_text(value->values[at], 4));
+      cells.back().push_back(std::isnan(more->values[at]) ? "-" : fixed_text(more->values[at], 4));
+    }
+  }
+  return cells.size() > 1 ? "\n" + format_table(cells) : "";
+}
+
+}  // namespace
+
+std::string sweep_text(const StudyTable& table) {
+  std::string text;
+  const auto& density = table.numbers("density", kSource);
+  for (std::vector<std::size_t> rows : rows_by_item(table)) {
+    const std::vector<std::size_t> in_order = rows;
+    std::stable_sort(rows.begin() + 1, rows.end(),
+                     [&](std::size_t a, std::size_t b) { return density[a] < density[b]; });
+    Cells cells = {{"policy", "n", "NLL", "NLL - dense", "accuracy", "95 %", "density", "read", "cache MB", "recall",
+                    "mass recall", "output error", "ms/token", "front"}};
+    for (const std::size_t row : rows) cells.push_back(cells_of(table, row));
+    text += (text.empty() ? "" : "\n") + heading(table, rows[0]) + "\n" +
+            format_table(without_empty(std::move(cells))) + matched_text(table, in_order);
+  }
+  return text;
+}
+
+ordered_json sweep_json(const StudyTable& table) {
+  ordered_json points = ordered_json::array(), arrays = ordered_json::object();
+  for (std::size_t row = 0; row < table.n_points(); ++row) {
+    ordered_json point = ordered_json::object();
+    for (const StudyColumn& column : table.columns) {
+      point[column.name] = column.is_text ? ordered_json(column.texts[row]) : number_or_null(column.numbers[row]);
+    }
+    points.push_back(std::move(point));
+  }
+  ordered_json result = {{"points", points}};
+  for (const char* name : {"matched_cost", "matched_value", "matched_difference"}) {
+    const StudyArray* array = table.array(name);
+    if (array == nullptr) continue;
+    ordered_json values = ordered_json::array();
+    for (const double value : array->values) values.push_back(number_or_null(value));
+    result[name] = {{"axes", array->axes}, {"shape", array->shape}, {"values", values}};
+  }
+  return result;
+}
+
+}  // namespace kvscope::app
