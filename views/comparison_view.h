@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/core/study/comparison_table.h"
+#include "engine/core/study/measure/comparison_table.h"
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
 #include "views/widgets/debounced.h"

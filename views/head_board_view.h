@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/study/hybrid_prediction.h"
+#include "engine/core/study/heads/hybrid_prediction.h"
 #include "views/frame/head_choice.h"
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "engine/core/policy/policy.h"
-#include "engine/core/study/compare_runs.h"
-#include "engine/core/study/oracle_label.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/compare_runs.h"
+#include "engine/core/study/measure/oracle_label.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/policy_words.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "engine/core/study/common_oracle.h"
+#include "engine/core/study/measure/common_oracle.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"

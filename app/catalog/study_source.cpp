@@ -4,8 +4,8 @@
 #include <span>
 #include <utility>
 
-#include "engine/core/study/text_table.h"
-#include "engine/core/study/training_log.h"
+#include "engine/core/study/table/text_table.h"
+#include "engine/core/study/table/training_log.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/refuse.h"
 #include "engine/core/trace/study_file.h"

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/study/study_table.h"
+#include "engine/core/study/table/study_table.h"
 
 namespace kvscope::app {
 
-/// .csv, .json and .jsonl as text (engine/core/study/text_table.h), a folder as the curves of the trainings in it, all else as a
+/// .csv, .json and .jsonl as text (engine/core/study/table/text_table.h), a folder as the curves of the trainings in it, all else as a
 /// study in HDF5, in a child process. One under another, with the columns that add_policy_columns() finds and `source`, the name
 /// without its ending (and without "_loss"). Of a curve that is being written the last line is left out until it is whole.
 /// Throws Error (bad input) as the readers do. `program` is the child's; empty: read here.

@@ -10,9 +10,9 @@
 #include "app/cli/engine_options.h"
 #include "app/cli/output.h"
 #include "app/support/trace_open.h"
-#include "engine/core/study/common_oracle.h"
-#include "engine/core/study/compare_runs.h"
-#include "engine/core/study/oracle_label.h"
+#include "engine/core/study/measure/common_oracle.h"
+#include "engine/core/study/measure/compare_runs.h"
+#include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

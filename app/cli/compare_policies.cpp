@@ -9,7 +9,7 @@
 #include "app/engine_client/same_model.h"
 #include "app/studies/rescore/rescore.h"
 #include "app/support/trace_open.h"
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/output_error.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

@@ -7,7 +7,7 @@
 
 #include "app/cli/command_list.h"
 #include "engine/core/policy/policy_text.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/figure_style.h"
 #include "views/figure/recipe.h"
 

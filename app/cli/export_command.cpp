@@ -6,7 +6,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
 #include "app/support/trace_open.h"
-#include "engine/core/study/export_run.h"
+#include "engine/core/study/table/export_run.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/trace/export_netcdf.h"

@@ -12,7 +12,7 @@
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/files/gate/head_formats.h"
 #include "engine/core/files/weights/model_config.h"
-#include "engine/core/study/head_values.h"
+#include "engine/core/study/heads/head_values.h"
 
 namespace kvscope::app {
 namespace {

@@ -12,7 +12,7 @@
 #include "app/cli/score_attention.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/protocol/events.h"
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/output_error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/text.h"
 

@@ -10,9 +10,9 @@
 #include "app/support/trace_open.h"
 #include "engine/core/files/gate/gate_name.h"
 #include "engine/core/protocol/events.h"
-#include "engine/core/study/oracle_label.h"
-#include "engine/core/study/retention_metrics.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/oracle_label.h"
+#include "engine/core/study/measure/retention_metrics.h"
+#include "engine/core/study/measure/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/command/app_commands.h"
-#include "engine/core/study/head_selection.h"
+#include "engine/core/study/heads/head_selection.h"
 
 namespace kvscope::app {
 

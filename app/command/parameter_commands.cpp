@@ -7,7 +7,7 @@
 #include "app/command/command_arguments.h"
 #include "app/support/paths.h"
 #include "engine/core/record/run_fields.h"
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/output_error.h"
 #include "engine/core/support/json_file.h"
 
 namespace kvscope::app {

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "engine/core/study/head_selection.h"
+#include "engine/core/study/heads/head_selection.h"
 
 namespace kvscope::app {
 

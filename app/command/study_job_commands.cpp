@@ -124,7 +124,7 @@ void add_study_job_commands(CommandRegistry& registry, Session& session, UiState
                        Action action) {
     registry.add({id, title, "Study", "", arguments, std::move(enabled), std::move(action)});
   };
-  add("study.jobs", "Start and watch studies", "command: sweep, hybrid, eval or capture (the last)", has_forms,
+  add("study.jobs", "Start and watch studies", "command: name (the last)", has_forms,
       [&session, &ui](const nlohmann::json& arguments) {
         if (ui.studies && !has_argument(arguments, "command")) {
           ui.studies = false;
@@ -132,20 +132,20 @@ void add_study_job_commands(CommandRegistry& registry, Session& session, UiState
           show_form(session, ui, arguments);
         }
       });
-  add("study.field", "Fill in a field of the study's form", "field: name; text or path: its value", has_forms,
+  add("study.field", "Fill in a field of the study's form", "field: name, text: text, path: file (default: asks)", has_forms,
       [&session, &ui](const nlohmann::json& arguments) {
         if (has_argument(arguments, "path") || has_argument(arguments, "text"))
           return set_field(session, ui, arguments);
         choose_path(session, ui, arguments);
       });
-  add("study.start", "Start the study", "command: its name; options: texts by field (the form's)", has_forms,
+  add("study.start", "Start the study", "command: name, options: object (the form's)", has_forms,
       [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
         const int id = session.study_jobs().start(words_of(session, ui, arguments));
         ui.study_values.erase(session.study_jobs().job(id).command());
         if (ui.studies) show_form(session, ui, {});
         return id;
       });
-  add("study.copy_command", "Copy the study as a command", "id: study of the list (the form)", has_forms,
+  add("study.copy_command", "Copy the study as a command", "id: number (the form)", has_forms,
       [&session, &ui, id_of](const nlohmann::json& arguments) -> nlohmann::json {
         ui.clipboard = has_argument(arguments, "id")
                            ? session.study_jobs().job(id_of(arguments)).command_line()
@@ -153,13 +153,13 @@ void add_study_job_commands(CommandRegistry& registry, Session& session, UiState
         session.messages().notify("copied: " + ui.clipboard);
         return ui.clipboard;
       });
-  add("study.stop", "Stop a study", "id: study of the list (the newest)", has_jobs,
+  add("study.stop", "Stop a study", "id: number (the newest)", has_jobs,
       [&session, id_of](const nlohmann::json& arguments) { session.study_jobs().stop(id_of(arguments)); });
-  add("study.resume", "Resume a study", "id: study of the list (the newest)", has_jobs,
+  add("study.resume", "Resume a study", "id: number (the newest)", has_jobs,
       [&session, id_of](const nlohmann::json& arguments) { session.study_jobs().resume(id_of(arguments)); });
-  add("study.forget", "Remove a study from the list", "id: study of the list (the newest)", has_jobs,
+  add("study.forget", "Remove a study from the list", "id: number (the newest)", has_jobs,
       [&session, id_of](const nlohmann::json& arguments) { session.study_jobs().remove(id_of(arguments)); });
-  add("study.open_result", "Open a study's file", "id: study of the list (the newest)", has_jobs,
+  add("study.open_result", "Open a study's file", "id: number (the newest)", has_jobs,
       [&session, &ui, &registry, id_of](const nlohmann::json& arguments) {
         registry.execute("file.open", {{"path", session.study_jobs().job(id_of(arguments)).output()}});
         ui.studies = false;

@@ -6,7 +6,7 @@
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/command/layouts.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/layer_head_map_figure.h"
 
 namespace kvscope::app {

@@ -6,7 +6,7 @@
 #include "app/support/usage.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/policy/allocation.h"
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/output_error.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/what_if.h"
 
 namespace kvscope::app {
 

@@ -5,7 +5,7 @@
 
 #include "app/session/rate_text.h"
 #include "app/support/usage.h"
-#include "engine/core/study/compare_runs.h"
+#include "engine/core/study/measure/compare_runs.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/core/study/compare_runs.h"
+#include "engine/core/study/measure/compare_runs.h"
 
 namespace kvscope::app {
 

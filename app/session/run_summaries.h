@@ -7,7 +7,7 @@
 #include "app/session/revision.h"
 #include "app/session/run_list.h"
 #include "app/session/worker.h"
-#include "engine/core/study/oracle.h"
+#include "engine/core/study/measure/oracle.h"
 
 namespace kvscope::app {
 

@@ -13,7 +13,7 @@
 #include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/record/command_line.h"
-#include "engine/core/study/compare_runs.h"
+#include "engine/core/study/measure/compare_runs.h"
 #include "engine/core/support/error.h"
 #include "views/frame/leave_text.h"
 

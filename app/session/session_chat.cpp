@@ -7,7 +7,7 @@
 #include "app/session/answer.h"
 #include "app/session/session.h"
 #include "app/support/usage.h"
-#include "engine/core/study/compare_runs.h"
+#include "engine/core/study/measure/compare_runs.h"
 
 namespace kvscope::app {
 namespace {

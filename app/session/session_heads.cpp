@@ -11,7 +11,7 @@
 #include "app/session/obstacles.h"
 #include "app/session/session.h"
 #include "app/support/usage.h"
-#include "engine/core/study/common_oracle.h"
+#include "engine/core/study/measure/common_oracle.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/token_facts.h"
 

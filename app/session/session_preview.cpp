@@ -8,7 +8,7 @@
 #include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/record/run_gate.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/what_if.h"
 
 namespace kvscope::app {
 

@@ -2,7 +2,7 @@
 
 #include "app/session/session.h"
 #include "app/support/usage.h"
-#include "engine/core/study/lifetime_differences.h"
+#include "engine/core/study/measure/lifetime_differences.h"
 
 namespace kvscope::app {
 namespace {

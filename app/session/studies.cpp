@@ -7,8 +7,8 @@
 #include "app/catalog/study_source.h"
 #include "app/session/engine_link.h"
 #include "app/support/usage.h"
-#include "engine/core/study/text_table.h"
-#include "engine/core/study/training_log.h"
+#include "engine/core/study/table/text_table.h"
+#include "engine/core/study/table/training_log.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/study/training_log.h"
+#include "engine/core/study/table/training_log.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {

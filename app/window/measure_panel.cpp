@@ -3,7 +3,7 @@
 #include <imgui.h>
 
 #include "app/window/panel.h"
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/output_error.h"
 
 namespace kvscope::app {
 

@@ -14,7 +14,7 @@
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/run_problems.h"
 #include "engine/core/record/run_gate.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"

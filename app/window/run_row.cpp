@@ -11,7 +11,7 @@
 #include "app/session/rate_text.h"
 #include "app/window/panel.h"
 #include "engine/core/record/command_line.h"
-#include "engine/core/study/oracle_label.h"
+#include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "views/text/text_editor.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/workspace/field_json.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {

@@ -5,7 +5,7 @@
 
 #include "app/workspace/field_json.h"
 #include "engine/core/protocol/protocol.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 
 namespace kvscope::app {
 namespace {

@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "engine/core/record/assemble.h"
-#include "engine/core/study/oracle.h"
-#include "engine/core/study/output_error.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/output_error.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/eviction/active_policy.h"
 #include "engine/decode/eviction/slot_cache.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/core/study/oracle.h"
+#include "engine/core/study/measure/oracle.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/dense_teacher.h"
 #include "engine/decode/eviction/active_policy.h"

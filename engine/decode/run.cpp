@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "engine/core/record/assemble.h"
-#include "engine/core/study/output_error.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/output_error.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "engine/decode/dense_teacher.h"

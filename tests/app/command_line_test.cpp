@@ -11,7 +11,7 @@
 
 #include "app/cli/command_list.h"
 #include "engine/core/policy/policy_text.h"
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/output_error.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 #include "tests/support/folders.h"

@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "app/cli/output.h"
-#include "engine/core/study/common_oracle.h"
-#include "engine/core/study/oracle.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/common_oracle.h"
+#include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 #include "tests/support/random_run.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/study/export_run.h"
+#include "engine/core/study/table/export_run.h"
 #include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"

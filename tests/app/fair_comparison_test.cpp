@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/text.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/program.h"

@@ -10,7 +10,7 @@
 
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/files/gate/head_formats.h"
-#include "engine/core/study/head_choice.h"
+#include "engine/core/study/heads/head_choice.h"
 #include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_child.h"
 #include "tests/app/process.h"

@@ -1,7 +1,7 @@
 // Which oracle a run is held against: what is asked is recorded, what the masses allow can be asked later, and where an
 // option has no meaning one line says where it has.
 
-#include "engine/core/study/oracle.h"
+#include "engine/core/study/measure/oracle.h"
 #include "tests/app/capture_support.h"
 #include "tests/support/folders.h"
 #include "tests/support/skip.h"

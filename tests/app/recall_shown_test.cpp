@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "engine/core/study/comparison_table.h"
-#include "engine/core/study/oracle_label.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/comparison_table.h"
+#include "engine/core/study/measure/oracle_label.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/text.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/window_driver.h"

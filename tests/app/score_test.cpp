@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "engine/core/study/oracle.h"
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/output_error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"

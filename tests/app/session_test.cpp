@@ -11,7 +11,7 @@
 
 #include "app/session/obstacles.h"
 #include "engine/core/record/command_line.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "engine/core/trace/trace_file.h"

@@ -1,7 +1,7 @@
 #pragma once
 // A study of three points, the dense one among them.
 
-#include "engine/core/study/study_table.h"
+#include "engine/core/study/table/study_table.h"
 
 namespace kvscope::test {
 

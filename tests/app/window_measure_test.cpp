@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "engine/core/study/output_error.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/output_error.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/window_driver.h"
 #include "tests/support/skip.h"

@@ -13,7 +13,7 @@
 
 #include "app/command/layouts.h"
 #include "app/workspace/undo_history.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/random.h"
 #include "tests/app/window_driver.h"
 #include "tests/support/slowdown.h"

@@ -1,9 +1,9 @@
-#include "engine/core/study/compare_runs.h"
+#include "engine/core/study/measure/compare_runs.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/study/lifetime_differences.h"
+#include "engine/core/study/measure/lifetime_differences.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 

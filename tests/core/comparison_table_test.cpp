@@ -1,13 +1,13 @@
 // Two runs as a table: its words from what was asked, its numbers from the metrics.
-#include "engine/core/study/comparison_table.h"
+#include "engine/core/study/measure/comparison_table.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/study/common_oracle.h"
-#include "engine/core/study/oracle_label.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/common_oracle.h"
+#include "engine/core/study/measure/oracle_label.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "tests/support/cut_run.h"

@@ -1,5 +1,5 @@
 // The statistics of an evaluation: intervals, pairs, and what is left out.
-#include "engine/core/study/evaluation.h"
+#include "engine/core/study/measure/evaluation.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <sstream>
 
-#include "engine/core/study/export_run.h"
-#include "engine/core/study/npz.h"
-#include "engine/core/study/oracle.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/retention_metrics.h"
+#include "engine/core/study/table/export_run.h"
+#include "engine/core/study/table/npz.h"
 #include "engine/core/support/crc32.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"

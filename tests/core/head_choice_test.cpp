@@ -1,6 +1,6 @@
 // Which heads stay global: each strategy against a search of all choices, or its words.
 
-#include "engine/core/study/head_choice.h"
+#include "engine/core/study/heads/head_choice.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -9,7 +9,7 @@
 
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/gate/head_formats.h"
-#include "engine/core/study/head_values.h"
+#include "engine/core/study/heads/head_values.h"
 #include "engine/core/support/error.h"
 #include "tests/core/gate_pt_support.h"
 #include "tests/support/random_run.h"

@@ -1,4 +1,4 @@
-#include "engine/core/study/hybrid_prediction.h"
+#include "engine/core/study/heads/hybrid_prediction.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/core/policy/policy.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;

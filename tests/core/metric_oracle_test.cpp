@@ -7,8 +7,8 @@
 #include <numeric>
 #include <random>
 
-#include "engine/core/study/oracle.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 #include "tests/support/slowdown.h"

@@ -7,9 +7,9 @@
 #include <limits>
 #include <sstream>
 
-#include "engine/core/study/export_run.h"
-#include "engine/core/study/output_error.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/output_error.h"
+#include "engine/core/study/measure/what_if.h"
+#include "engine/core/study/table/export_run.h"
 #include "engine/core/support/json_file.h"
 #include "tests/support/random_run.h"
 

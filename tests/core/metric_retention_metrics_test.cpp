@@ -3,7 +3,7 @@
 #include <limits>
 #include <random>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;

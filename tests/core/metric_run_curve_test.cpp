@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/study/output_error.h"
-#include "engine/core/study/retention_metrics.h"
-#include "engine/core/study/run_curve.h"
+#include "engine/core/study/measure/output_error.h"
+#include "engine/core/study/measure/retention_metrics.h"
+#include "engine/core/study/measure/run_curve.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 

@@ -1,4 +1,4 @@
-#include "engine/core/study/pareto.h"
+#include "engine/core/study/table/pareto.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

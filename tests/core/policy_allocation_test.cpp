@@ -6,7 +6,7 @@
 #include "engine/core/policy/allocation.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/record/gate_scores.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/what_if.h"
 #include "engine/core/support/error.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/golden.h"

@@ -8,7 +8,7 @@
 
 #include "engine/core/policy/density.h"
 #include "engine/core/policy/gates_of_model.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/what_if.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;

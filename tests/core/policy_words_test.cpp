@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "engine/core/policy/policy.h"
-#include "engine/core/study/read_metrics.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/read_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;

@@ -12,8 +12,8 @@
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
-#include "engine/core/study/retention_metrics.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/retention_metrics.h"
+#include "engine/core/study/measure/what_if.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;

@@ -1,4 +1,4 @@
-#include "engine/core/study/study_table.h"
+#include "engine/core/study/table/study_table.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,10 +1,10 @@
 // Tables of other commands as studies: each cell against the text, by hand.
-#include "engine/core/study/text_table.h"
+#include "engine/core/study/table/text_table.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/study/training_log.h"
+#include "engine/core/study/table/training_log.h"
 #include "engine/core/support/error.h"
 
 using namespace kvscope;

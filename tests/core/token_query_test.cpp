@@ -1,12 +1,12 @@
 // Searching tokens, against a plain look at every one of them.
-#include "engine/core/study/token_query.h"
+#include "engine/core/study/search/token_query.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 
-#include "engine/core/study/oracle.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/json_file.h"

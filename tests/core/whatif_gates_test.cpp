@@ -10,7 +10,7 @@
 #include "engine/core/policy/scorer_text.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/record/run_gate.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/what_if.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 #include "tests/support/temp_folder.h"

@@ -3,8 +3,8 @@
 #include <set>
 
 #include "engine/core/policy/gates_of_model.h"
-#include "engine/core/study/retention_metrics.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/retention_metrics.h"
+#include "engine/core/study/measure/what_if.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 

@@ -8,7 +8,7 @@
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/policy/policy.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/forced_pass.h"
 #include "engine/decode/run.h"

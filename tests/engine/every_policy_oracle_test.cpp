@@ -6,7 +6,7 @@
 #include <set>
 
 #include "engine/core/policy/policy.h"
-#include "engine/core/study/oracle.h"
+#include "engine/core/study/measure/oracle.h"
 #include "engine/decode/run.h"
 #include "tests/engine/plain_layer.h"
 #include "tests/engine/policy_cases.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/run.h"
 #include "kernels/device.h"

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "engine/core/policy/policy.h"
-#include "engine/core/study/output_error.h"
-#include "engine/core/study/retention_metrics.h"
-#include "engine/core/study/run_curve.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/output_error.h"
+#include "engine/core/study/measure/retention_metrics.h"
+#include "engine/core/study/measure/run_curve.h"
+#include "engine/core/study/measure/what_if.h"
 #include "engine/decode/run.h"
 #include "tests/engine/policy_cases.h"
 #include "tests/engine/small_model.h"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "engine/core/record/assemble.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/decode/dense_teacher.h"
 #include "engine/decode/run.h"
 #include "engine/model/ops.h"

@@ -1,6 +1,6 @@
 // The pass that measures what eviction did, against loops in double precision over the model's own q, k, v and W_o.
 
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/output_error.h"
 
 #include <algorithm>
 #include <cmath>

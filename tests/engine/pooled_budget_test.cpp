@@ -5,7 +5,7 @@
 
 #include "engine/core/lifetime/pooled_top_k.h"
 #include "engine/core/policy/policy.h"
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/eviction/slot_cache.h"
 #include "engine/decode/forced_pass.h"

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "engine/core/protocol/events.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/run.h"
 #include "tests/engine/engine_process.h"

@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "engine/core/policy/policy_text.h"
-#include "engine/core/study/evaluation.h"
+#include "engine/core/study/measure/evaluation.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/json_fields.h"
 

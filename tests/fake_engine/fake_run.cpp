@@ -5,7 +5,7 @@
 
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/protocol/events.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "tests/fake_engine/fake_model.h"
 

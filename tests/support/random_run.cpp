@@ -10,7 +10,7 @@
 #include "engine/core/policy/policy.h"
 #include "engine/core/record/asked_json.h"
 #include "engine/core/record/run_fields.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::test {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "tests/support/random_run.h"
 #include "tests/views/view_stage.h"
 #include "views/token_strip_view.h"

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/study/comparison_table.h"
+#include "engine/core/study/measure/comparison_table.h"
 #include "engine/core/support/text.h"
 #include "tests/support/random_run.h"
 #include "tests/views/view_stage.h"

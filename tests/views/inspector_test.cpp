@@ -5,7 +5,7 @@
 #include <cmath>
 #include <thread>
 
-#include "engine/core/study/common_oracle.h"
+#include "engine/core/study/measure/common_oracle.h"
 #include "tests/support/random_run.h"
 #include "tests/views/view_stage.h"
 #include "views/figure/figure_builder.h"

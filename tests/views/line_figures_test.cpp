@@ -4,7 +4,7 @@
 #include <cmath>
 #include <thread>
 
-#include "engine/core/study/what_if.h"
+#include "engine/core/study/measure/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/minus.h"
 #include "tests/support/random_run.h"

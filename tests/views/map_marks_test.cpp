@@ -4,7 +4,7 @@
 #include <cmath>
 #include <thread>
 
-#include "engine/core/study/run_curve.h"
+#include "engine/core/study/measure/run_curve.h"
 #include "engine/core/support/error.h"
 #include "tests/views/map_support.h"
 #include "tests/views/view_stage.h"

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/output_error.h"
 #include "tests/views/map_support.h"
 #include "tests/views/view_stage.h"
 #include "views/figure/layer_head_map_figure.h"

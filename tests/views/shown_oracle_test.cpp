@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "engine/core/lifetime/lifetime_map.h"
-#include "engine/core/study/oracle.h"
+#include "engine/core/study/measure/oracle.h"
 #include "tests/support/random_run.h"
 #include "tests/views/view_stage.h"
 #include "views/figure/figure_builder.h"

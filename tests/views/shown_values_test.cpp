@@ -5,7 +5,7 @@
 #include <cmath>
 #include <thread>
 
-#include "engine/core/study/common_oracle.h"
+#include "engine/core/study/measure/common_oracle.h"
 #include "engine/core/support/text.h"
 #include "tests/support/random_run.h"
 #include "tests/views/view_stage.h"

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/study/text_table.h"
+#include "engine/core/study/table/text_table.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 #include "tests/views/figure_column.h"

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <map>
 
-#include "engine/core/study/text_table.h"
-#include "engine/core/study/training_log.h"
+#include "engine/core/study/table/text_table.h"
+#include "engine/core/study/table/training_log.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "tests/views/figure_column.h"

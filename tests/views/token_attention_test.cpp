@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/study/attention_loss.h"
+#include "engine/core/study/measure/attention_loss.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 #include "tests/views/figure_column.h"

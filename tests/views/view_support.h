@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/study/study_table.h"
+#include "engine/core/study/table/study_table.h"
 #include "views/figure/recipe.h"
 #include "views/frame/view_services.h"
 #include "views/frame/view_state.h"

@@ -6,7 +6,7 @@
 #include "engine/core/policy/allocation.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/record/run_gate.h"
-#include "engine/core/study/oracle_label.h"
+#include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::views {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/core/record/run_record.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 
 namespace kvscope::views {
 

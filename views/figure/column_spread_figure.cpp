@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/core/study/quantile.h"
+#include "engine/core/study/measure/quantile.h"
 #include "engine/core/support/error.h"
 #include "views/figure/plot.h"
 #include "views/figure/study_lines_figure.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/core/study/oracle_label.h"
+#include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "engine/core/study/run_curve.h"
+#include "engine/core/study/measure/run_curve.h"
 #include "views/figure/figure_style.h"
 #include "views/figure/head_set.h"
 #include "views/figure/layer_head_map_figure.h"

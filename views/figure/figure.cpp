@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/study/npz.h"
+#include "engine/core/study/table/npz.h"
 #include "engine/core/support/csv.h"
 #include "engine/core/support/text.h"
 

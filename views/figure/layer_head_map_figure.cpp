@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/core/study/compare_runs.h"
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/compare_runs.h"
+#include "engine/core/study/measure/output_error.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/fonts.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/colormap.h"
 #include "views/figure/figure_style.h"
 #include "views/figure/head_set.h"

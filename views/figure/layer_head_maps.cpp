@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/core/study/common_oracle.h"
-#include "engine/core/study/quantile.h"
+#include "engine/core/study/measure/common_oracle.h"
+#include "engine/core/study/measure/quantile.h"
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"
 #include "views/figure/layer_head_map_figure.h"

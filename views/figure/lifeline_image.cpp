@@ -5,7 +5,7 @@
 #include <limits>
 #include <span>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/caption.h"
 #include "views/figure/state_colours.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/figure_style.h"
 #include "views/figure/head_set.h"
 

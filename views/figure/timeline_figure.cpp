@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/core/policy/policy.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/study/attention_loss.h"
+#include "engine/core/study/measure/attention_loss.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "views/figure/caption.h"

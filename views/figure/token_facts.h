@@ -6,10 +6,10 @@
 #include <string>
 
 #include "engine/core/record/run_record.h"
-#include "engine/core/study/compare_runs.h"
-#include "engine/core/study/oracle.h"
-#include "engine/core/study/read_metrics.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/compare_runs.h"
+#include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/read_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/state_colours.h"
 
 namespace kvscope::views {

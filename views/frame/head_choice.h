@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/core/study/head_selection.h"
+#include "engine/core/study/heads/head_selection.h"
 #include "views/frame/view_state.h"
 
 namespace kvscope::views {

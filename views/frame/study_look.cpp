@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/study/training_log.h"
+#include "engine/core/study/table/training_log.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 

@@ -12,7 +12,7 @@
 #include "engine/core/record/pins.h"
 #include "engine/core/record/run_record.h"
 #include "engine/core/record/token_attention.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/head_set.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/token_span.h"
@@ -75,7 +75,7 @@ struct Selection {
   bool layers = false;                   // the strip has layers as rows instead of flowing text
   PinnedTexts pins;                      // of all texts, also of those that are not on show
   std::map<int, std::string> run_notes;  // by run id
-  std::string find;  // what is searched for, as engine/core/study/token_query.h reads it; empty: nothing
+  std::string find;  // what is searched for, as engine/core/study/search/token_query.h reads it; empty: nothing
   Playback play;
 };
 

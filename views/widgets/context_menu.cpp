@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/token_facts.h"
 #include "views/figure/token_text.h"
 #include "views/widgets/chrome.h"

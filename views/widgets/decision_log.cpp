@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/core/policy/policy.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_text.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/colormap.h"
 #include "views/figure/state_colours.h"
 #include "views/figure/token_span.h"

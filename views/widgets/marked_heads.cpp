@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/core/study/common_oracle.h"
+#include "engine/core/study/measure/common_oracle.h"
 #include "views/figure/figure_builder.h"
 
 namespace kvscope::views {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "views/frame/view_services.h"
 #include "views/frame/view_state.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/output_error.h"
 #include "views/figure/caption.h"
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"

@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "engine/core/study/common_oracle.h"
-#include "engine/core/study/oracle.h"
+#include "engine/core/study/measure/common_oracle.h"
+#include "engine/core/study/measure/oracle.h"
 
 namespace kvscope::views {
 

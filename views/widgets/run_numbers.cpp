@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/core/study/oracle_label.h"
+#include "engine/core/study/measure/oracle_label.h"
 #include "views/figure/figure_builder.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/inspector_rows.h"

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "engine/core/study/oracle.h"
+#include "engine/core/study/measure/oracle.h"
 #include "views/frame/view_services.h"
 #include "views/frame/view_state.h"
 #include "views/widgets/debounced.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/core/study/training_log.h"
+#include "engine/core/study/table/training_log.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/studies/journal.h"
-#include "engine/core/study/evaluation.h"
+#include "engine/core/study/measure/evaluation.h"
 
 namespace kvscope::app {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "engine/core/study/evaluation.h"
+#include "engine/core/study/measure/evaluation.h"
 
 namespace kvscope::app {
 

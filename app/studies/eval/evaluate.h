@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "app/engine_client/engine_job.h"
-#include "engine/core/study/evaluation.h"
+#include "engine/core/study/measure/evaluation.h"
 
 namespace kvscope::app {
 

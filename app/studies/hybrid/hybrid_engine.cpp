@@ -7,7 +7,7 @@
 #include "app/catalog/gates.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/protocol/events.h"
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/output_error.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/seconds_since.h"

@@ -9,7 +9,7 @@
 #include "app/engine_client/engine_job.h"
 #include "engine/core/files/gate/head_formats.h"
 #include "engine/core/policy/policy_text.h"
-#include "engine/core/study/head_choice.h"
+#include "engine/core/study/heads/head_choice.h"
 
 namespace kvscope::app {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/study/evaluation.h"
+#include "engine/core/study/measure/evaluation.h"
 
 namespace kvscope::app {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/studies/hybrid/hybrid_run.h"
-#include "engine/core/study/study_table.h"
+#include "engine/core/study/table/study_table.h"
 
 namespace kvscope::app {
 

@@ -4,7 +4,7 @@
 
 #include "app/support/table_text.h"
 #include "engine/core/policy/density.h"
-#include "engine/core/study/output_error.h"
+#include "engine/core/study/measure/output_error.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -85,12 +85,12 @@ std::optional<Scored> score_run(EngineJob& job, const RunRecord& run, const Poli
   if (facts.ids != run.ids || facts.greedy.size() != run.ids.size() || facts.density.size() != heads)
     throw Error({.code = ExitCode::resource, .file = "engine", .found = "an answer that does not match the run"});
   return Scored{std::move(facts.logprobs),
-          std::move(facts.greedy),
-          {run.model.n_layers, run.model.n_kv_heads, std::move(facts.density)},
-          facts.dense,
-          facts.quality,
-          std::move(facts.policy),
-          std::move(facts.thresholds)};
+                std::move(facts.greedy),
+                {run.model.n_layers, run.model.n_kv_heads, std::move(facts.density)},
+                facts.dense,
+                facts.quality,
+                std::move(facts.policy),
+                std::move(facts.thresholds)};
 }
 
 ordered_json comparison_json(int index, const RunRecord& run, const Scored& recorded, const Scored& compared,
@@ -98,22 +98,23 @@ ordered_json comparison_json(int index, const RunRecord& run, const Scored& reco
   ordered_json per_token = ordered_json::array();
   for (int i = 0; i < run.n_tokens(); ++i)
     per_token.push_back(number_or_null(compared.logprobs[i] - recorded.logprobs[i]));
-  ordered_json result = {{"run", index},
-          {"prompt_index", run.prompt_index},
-          {"recorded_policy", run.policy.to_string()},
-          {"recorded_changes", changes_json(run)},
-          {"compared_policy", compared.policy.to_string()},
-          {"solved",
-           {{"recorded", describe_density(recorded.policy, recorded.thresholds)},
-            {"compared", describe_density(compared.policy, compared.thresholds)}}},
-          {"tokens", run.n_tokens()},
-          {"prompt_tokens", run.prompt_len},
-          {"nll", change(nll(recorded.logprobs, 1), nll(compared.logprobs, 1))},
-          {"answer_nll", change(nll(recorded.logprobs, run.prompt_len), nll(compared.logprobs, run.prompt_len))},
-          {"first_choice_change", first_choice(run, recorded, compared)},
-          {"density", change(mean(recorded.density), mean(compared.density))},
-          {"dense", {{"recorded", recorded.dense}, {"compared", compared.dense}}},
-          {"logprob_change", std::move(per_token)}};
+  ordered_json result = {
+      {"run", index},
+      {"prompt_index", run.prompt_index},
+      {"recorded_policy", run.policy.to_string()},
+      {"recorded_changes", changes_json(run)},
+      {"compared_policy", compared.policy.to_string()},
+      {"solved",
+       {{"recorded", describe_density(recorded.policy, recorded.thresholds)},
+        {"compared", describe_density(compared.policy, compared.thresholds)}}},
+      {"tokens", run.n_tokens()},
+      {"prompt_tokens", run.prompt_len},
+      {"nll", change(nll(recorded.logprobs, 1), nll(compared.logprobs, 1))},
+      {"answer_nll", change(nll(recorded.logprobs, run.prompt_len), nll(compared.logprobs, run.prompt_len))},
+      {"first_choice_change", first_choice(run, recorded, compared)},
+      {"density", change(mean(recorded.density), mean(compared.density))},
+      {"dense", {{"recorded", recorded.dense}, {"compared", compared.dense}}},
+      {"logprob_change", std::move(per_token)}};
   add_quality(result, recorded.quality, compared.quality, reading);
   return result;
 }

@@ -8,7 +8,7 @@
 
 #include "app/engine_client/engine_job.h"
 #include "engine/core/protocol/events.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/retention_metrics.h"
 
 namespace kvscope::app {
 

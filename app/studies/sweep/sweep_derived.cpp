@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "engine/core/study/pareto.h"
+#include "engine/core/study/table/pareto.h"
 
 namespace kvscope::app {
 namespace {

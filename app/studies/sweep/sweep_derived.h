@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/study/study_table.h"
+#include "engine/core/study/table/study_table.h"
 
 namespace kvscope::app {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "app/studies/sweep/sweep_run.h"
-#include "engine/core/study/study_table.h"
+#include "engine/core/study/table/study_table.h"
 
 namespace kvscope::app {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "app/studies/shard.h"
-#include "engine/core/study/evaluation.h"
+#include "engine/core/study/measure/evaluation.h"
 
 namespace kvscope::app {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/studies/sweep/sweep_journal.h"
-#include "engine/core/study/study_table.h"
+#include "engine/core/study/table/study_table.h"
 
 namespace kvscope::app {
 

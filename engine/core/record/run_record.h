@@ -90,7 +90,7 @@ void visit_future(Kinds& kinds, Visit&& visit) {
 ///     d_h = o_full,h - o_kept,h      of query head h: over all causal keys of that pass, over those that the run read
 ///     D_g = sum over h in g of d_h W_o^h      D = sum over g of D_g      o W_o, the layer's whole output, of o_full
 ///
-/// NaN where no token that came before the query is evicted or unread. engine/core/study/output_error.h has the means.
+/// NaN where no token that came before the query is evicted or unread. engine/core/study/measure/output_error.h has the means.
 struct OutputError {
   HeadSeries<float> group_damage;  // [n_layers][n_kv_heads][n_queries] |D_g|
   HeadSeries<float> layer_damage;  // [n_layers][1][n_queries] |D|

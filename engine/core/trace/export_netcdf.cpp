@@ -5,9 +5,9 @@
 
 #include "engine/core/record/asked_json.h"
 #include "engine/core/record/command_line.h"
-#include "engine/core/study/oracle.h"
-#include "engine/core/study/retention_metrics.h"
-#include "engine/core/study/series_array.h"
+#include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/retention_metrics.h"
+#include "engine/core/study/table/series_array.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/trace/netcdf_file.h"

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <set>
 
-#include "engine/core/study/export_run.h"
-#include "engine/core/study/study_table.h"
+#include "engine/core/study/table/export_run.h"
+#include "engine/core/study/table/study_table.h"
 
 namespace kvscope {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/core/study/oracle.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::trace {

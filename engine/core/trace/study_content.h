@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/core/study/study_table.h"
+#include "engine/core/study/table/study_table.h"
 #include "engine/core/trace/trace_message.h"
 
 namespace kvscope::trace {

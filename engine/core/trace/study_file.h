@@ -13,7 +13,7 @@
 #include <optional>
 #include <span>
 
-#include "engine/core/study/study_table.h"
+#include "engine/core/study/table/study_table.h"
 
 namespace kvscope {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/study/evaluation.h"
+#include "engine/core/study/measure/evaluation.h"
 #include "engine/decode/generation.h"
 
 namespace kvscope::engine {

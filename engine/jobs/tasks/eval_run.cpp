@@ -3,9 +3,9 @@
 #include <chrono>
 #include <cmath>
 
-#include "engine/core/study/oracle.h"
-#include "engine/core/study/output_error.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/output_error.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/seconds_since.h"
 #include "engine/decode/forced_pass.h"

@@ -1,7 +1,7 @@
 #pragma once
 // One question, or one piece of a text, under one policy.
 
-#include "engine/core/study/evaluation.h"
+#include "engine/core/study/measure/evaluation.h"
 #include "engine/decode/generation.h"
 #include "engine/jobs/tasks/task.h"
 

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/study/head_selection.h"
+#include "engine/core/study/heads/head_selection.h"
 
 namespace kvscope {
 

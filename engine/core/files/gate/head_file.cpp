@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/core/study/head_values.h"
+#include "engine/core/study/heads/head_values.h"
 
 namespace kvscope {
 

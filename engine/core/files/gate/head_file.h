@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/study/head_selection.h"
-#include "engine/core/study/head_shape.h"
+#include "engine/core/study/heads/head_selection.h"
+#include "engine/core/study/heads/head_shape.h"
 
 namespace kvscope {
 

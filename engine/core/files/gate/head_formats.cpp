@@ -6,7 +6,7 @@
 #include <list>
 
 #include "engine/core/files/gate/duo_directory.h"
-#include "engine/core/study/head_values.h"
+#include "engine/core/study/heads/head_values.h"
 #include "engine/core/support/output_folder.h"
 #include "engine/core/support/refuse.h"
 
