@@ -1,11 +1,11 @@
 #pragma once
 // The map's metric by layer, as a distribution over the heads; A beside B.
 
+#include "engine/core/support/background.h"
 #include "views/figure/metric_by_layer_figure.h"
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
 #include "views/imgui_renderer.h"
-#include "views/widgets/background.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {

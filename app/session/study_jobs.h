@@ -1,7 +1,7 @@
 #pragma once
-// Studies that the window starts: each is a kvscope command in a process of its own, so that its file is the command line's, byte
-// for byte, and a study that ends badly takes nothing with it. What was measured is in the command's own journal: a study that
-// was stopped, or whose window was killed, continues from its last answer.
+// Studies that the window starts. Each is a kvscope command in a separate process, so its file is the command line's, byte for
+// byte, and a crash takes nothing else with it. The command saves its answers as they come: a study that was stopped, or whose
+// window was killed, continues from its last answer.
 
 #include <functional>
 #include <memory>
@@ -43,7 +43,7 @@ class StudyJobs {
   /// Starts "kvscope WORDS" in this process's working folder; returns its id. Throws Error (usage) if another study writes that
   /// file, (resource) if it cannot be started.
   int start(std::vector<std::string> words);
-  /// As Ctrl+C does: it ends after what it has begun. A second call ends it at once.
+  /// As Ctrl+C does: the study saves its answers and ends. A second call ends it at once.
   void stop(int id);
   /// Continues one that was stopped or failed.
   void resume(int id);

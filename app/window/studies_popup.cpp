@@ -57,10 +57,8 @@ void draw_job(Panel& panel, const StudyJob& job) {
 void draw_jobs(Panel& panel) {
   const std::vector<StudyJob> jobs = panel.session.study_jobs().all();  // a button may change them
   if (jobs.empty())
-    return views::wrapped_text_in(
-        panel.theme().palette.muted,
-        "None yet. A study runs beside this window, in a process of its own, and can be stopped "
-        "and resumed.");
+    return views::wrapped_text_in(panel.theme().palette.muted,
+                                  "None yet. A study runs as a separate process. You can stop and resume it.");
   ImGui::BeginChild("jobs", {0, std::min(panel.px(52) * static_cast<float>(jobs.size()) + panel.px(8),
                                          ImGui::GetIO().DisplaySize.y * 0.26f)});
   for (const StudyJob& job : jobs) draw_job(panel, job);
@@ -103,7 +101,7 @@ void draw_field(Panel& panel, const StudyField& field, std::string& text) {
       ImGui::InputTextWithHint("##text", field.value.c_str(), &text);
     }
     panel.services.items->add_text(item, views::last_item(), text);
-    tooltip(panel, field.repeats ? field.help + "; one a line" : field.help);
+    tooltip(panel, field.repeats ? field.help + "; one per line" : field.help);
     if (is_path(field)) {
       ImGui::SameLine();
       const bool pressed = ImGui::Button("Browse", {panel.px(kBrowseWidth), 0});

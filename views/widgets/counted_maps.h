@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "engine/core/support/background.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/frame/view_services.h"
 #include "views/frame/view_state.h"
-#include "views/widgets/background.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {

@@ -7,16 +7,12 @@
 namespace kvscope::views {
 
 LayerStripPicture::LayerStripPicture(const ViewServices& services)
-    : services_(services), detail_{{}, HeatMap(*services.textures)}, overview_{{}, HeatMap(*services.textures)} {}
+    : services_(services),
+      detail_{{}, HeatMap(*services.textures)},
+      overview_{{}, HeatMap(*services.textures)},
+      background_(services.wake) {}
 
-LayerStripPicture::~LayerStripPicture() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
+LayerStripPicture::~LayerStripPicture() { stop_ = true; }
 
 std::int64_t LayerStripPicture::cost(const RunRecord& run, TokenSpan span) {
   return static_cast<std::int64_t>(span.size()) * run.evict_at.n_layers() * run.evict_at.n_kv_heads();
@@ -65,49 +61,25 @@ void LayerStripPicture::ask(const ShownRun& shown, std::int32_t q, TokenSpan spa
 
 /// A run that grows asks ten times a second without anybody's hand: it has a fifth of the thread's time.
 bool LayerStripPicture::is_due(const Key&, bool follows) const {
-  return !busy_ && (!follows || Clock::now() - finished_ >= 4 * cost_);
+  return !background_.is_busy() && (!follows || Clock::now() - finished_ >= 4 * cost_);
 }
 
 void LayerStripPicture::post(Job job) {
-  if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
-  busy_ = true;
-  {
-    const std::scoped_lock lock(mutex_);
-    waiting_ = std::move(job);
-  }
-  changed_.notify_all();
+  background_.post([this, job = std::move(job)] {
+    const auto begin = Clock::now();
+    Image image = make(job, &stop_);
+    return Done{job, std::move(image), Clock::now() - begin};
+  });
 }
 
 void LayerStripPicture::take_done() {
-  std::optional<Done> done;
-  {
-    const std::scoped_lock lock(mutex_);
-    done = std::exchange(done_, std::nullopt);
-  }
+  const std::optional<Done> done = background_.take();
   if (!done) return;
-  busy_ = false;
+  finished_ = Clock::now(), cost_ = done->cost;
   show(done->job.overview ? overview_ : detail_, done->job.key, done->image);
   // The whole run as the part that is shown is its overview too.
   if (!done->job.overview && done->job.key.span == TokenSpan{0, done->job.run->n_tokens()})
     show(overview_, done->job.key, done->image);
-}
-
-void LayerStripPicture::work() {
-  while (true) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return stop_ || waiting_; });
-    if (stop_) return;
-    Job job = *std::exchange(waiting_, std::nullopt);
-    lock.unlock();
-    const auto begin = Clock::now();
-    Image image = make(job, &stop_);
-    const auto end = Clock::now();
-    lock.lock();
-    done_ = Done{std::move(job), std::move(image)};
-    finished_ = end, cost_ = end - begin;
-    lock.unlock();
-    if (services_.wake) services_.wake();
-  }
 }
 
 void LayerStripPicture::draw(ImDrawList& list, ImVec2 min, ImVec2 max, TokenSpan shown) const {

@@ -6,12 +6,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
-#include <optional>
-#include <thread>
 
+#include "engine/core/support/background.h"
 #include "views/figure/colormap.h"
 #include "views/figure/token_span.h"
 #include "views/frame/view_services.h"
@@ -56,6 +53,7 @@ class LayerStripPicture {
   struct Done {
     Job job;
     Image image;
+    Clock::duration cost;
   };
   struct Layer {
     Key key;
@@ -63,7 +61,6 @@ class LayerStripPicture {
   };
   void take_done();
   void post(Job job);
-  void work();
   static std::int64_t cost(const RunRecord& run, TokenSpan span);
   static Image make(const Job& job, const std::atomic<bool>* stop);
   void show(Layer& layer, const Key& key, const Image& image);
@@ -73,16 +70,10 @@ class LayerStripPicture {
   Layer detail_, overview_;
   Key wanted_;
   std::int64_t looked_at_ = 0;
-  bool busy_ = false;  // a job is under way
   Clock::time_point finished_{};
   Clock::duration cost_{};
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<Job> waiting_;
-  std::optional<Done> done_;
   std::atomic<bool> stop_ = false;
-  std::thread thread_;
+  Background<Done> background_;  // last: its thread ends before what its jobs refer to
 };
 
 }  // namespace kvscope::views

@@ -1,5 +1,5 @@
 #pragma once
-// Slow pictures: made on a separate thread, one after the other, while what was made before stays on the screen.
+// Slow work on a separate thread, one piece at a time, while its owner goes on.
 
 #include <condition_variable>
 #include <exception>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-namespace kvscope::views {
+namespace kvscope {
 
 template <typename Answer>
 class Background {
@@ -39,6 +39,11 @@ class Background {
     }
     changed_.notify_one();
   }
+  /// Returns once nothing is under way: take() has what was made.
+  void wait() {
+    std::unique_lock lock(mutex_);
+    if (busy_) made_.wait(lock, [this] { return done_; });
+  }
   /// What was made since; the next may be posted then.
   std::optional<Answer> take() {
     const std::scoped_lock lock(mutex_);
@@ -66,6 +71,7 @@ class Background {
       lock.lock();
       answer_ = std::move(answer), error_ = error;
       done_ = true;
+      made_.notify_one();
       if (wake_) wake_();
     }
   }
@@ -73,7 +79,7 @@ class Background {
   std::function<void()> wake_;
   bool busy_ = false;  // of the asking thread alone
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_, made_;
   std::function<Answer()> make_;
   std::optional<Answer> answer_;
   std::exception_ptr error_;
@@ -81,4 +87,4 @@ class Background {
   std::thread thread_;
 };
 
-}  // namespace kvscope::views
+}  // namespace kvscope
