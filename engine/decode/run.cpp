@@ -195,14 +195,15 @@ RunStarted started_facts(const Generation& run) {
     const bool first = pieces.size() == 0 && run.model().has_tokenizer();
     pieces.push_back(first ? run.model().tokenizer().first_piece(id) : run.piece(id));
   }
-  return {.n_positions = run.n_positions(),
-          .chunk = run.request().chunk,
+  return {.head = {.n_positions = run.n_positions(),
+                   .chunk = run.request().chunk,
+                   .page_size = kPageSize,
+                   .policy = run.request().policy,
+                   .scorer = run.scorer_info(),
+                   .oracle = run.request().oracle_spec,
+                   .heads = run.heads()},
           .ids = run.ids(),
-          .pieces = std::move(pieces),
-          .policy = run.request().policy,
-          .scorer = run.scorer_info(),
-          .oracle = run.request().oracle_spec,
-          .heads = run.heads()};
+          .pieces = std::move(pieces)};
 }
 
 RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink) {

@@ -38,7 +38,7 @@ nlohmann::json started_event() {
   BytePool pieces;
   for (const char* piece : {"so", " it"}) pieces.push_back(piece);
   return protocol::to_json(
-      RunStarted{.n_positions = 9, .ids = {4, 5}, .pieces = pieces, .policy = PolicySpec::parse("full")}, 1);
+      RunStarted{.head = {.n_positions = 9, .policy = PolicySpec::parse("full")}, .ids = {4, 5}, .pieces = pieces}, 1);
 }
 nlohmann::json token_event(int n_tokens) {
   StepFacts facts{.n_tokens = n_tokens, .logprobs_from = n_tokens - 1, .logprobs = {-1.0f}};

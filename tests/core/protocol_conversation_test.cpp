@@ -58,13 +58,14 @@ std::vector<json> conversation(const RunRecord& run) {
   BytePool pieces;
   for (int t = 0; t < run.prompt_len; ++t) pieces.push_back(run.pieces[t]);
   std::vector<json> events;
-  events.push_back(protocol::to_json(RunStarted{.n_positions = run.n_positions,
+  events.push_back(protocol::to_json(RunStarted{.head = {.n_positions = run.n_positions,
+                                                         .page_size = run.page_size,
+                                                         .policy = run.policy,
+                                                         .scorer = run.scorer,
+                                                         .oracle = {},
+                                                         .heads = run.heads},
                                                 .ids = {run.ids.begin(), run.ids.begin() + run.prompt_len},
-                                                .pieces = pieces,
-                                                .policy = run.policy,
-                                                .scorer = run.scorer,
-                                                .oracle = {},
-                                                .heads = run.heads},
+                                                .pieces = pieces},
                                      kId));
   events.push_back(protocol::progress(kId, "prefill", 0, run.prompt_len));
   events.push_back(protocol::to_json(facts_of(run, 0, run.prompt_len), kId));

@@ -36,11 +36,11 @@ RunRecord begun() {
 
 RunStarted started() {
   RunStarted facts;
-  facts.n_positions = 20;
+  facts.head.n_positions = 20;
   facts.ids = {1, 2};
   for (const char* piece : {"a", "b"}) facts.pieces.push_back(piece);
-  facts.policy = random_run(3).policy;
-  facts.policy.budget = BudgetSpec{BudgetSpec::Kind::tokens, 20};
+  facts.head.policy = random_run(3).policy;
+  facts.head.policy.budget = BudgetSpec{BudgetSpec::Kind::tokens, 20};
   return facts;
 }
 

@@ -55,6 +55,7 @@ std::vector<RunRecord> all_kinds_of_runs() {
   set_heads(selective, &HeadRule::log_gamma, std::vector<float>{0, -0.5f, -1e-6f, 0, -0.125f, -3});
   set_heads(selective, &HeadRule::threshold,
             std::vector<float>{0.5f, -0.25f, 1e-6f, std::numeric_limits<float>::infinity(), 0, 0.37f});
+  selective.page_size = 32;
   set_heads(selective, &HeadRule::top_k, std::vector<std::int32_t>{0, 1, 2, 300, 0, 7});
   auto runs = std::vector{random_run(1),
                           random_run(2, {.last_token_fed = false}),

@@ -58,7 +58,7 @@ Fed feed(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids,
   Fed out;
   out.record.model = model.info();
   RunStarted started = engine::started_facts(run);
-  started.scorer = {};  // the record's model says which
+  started.head.scorer = {};  // the record's model says which
   begin_run(out.record, std::move(started));
   apply(out.record, run.prefill({}, options));
   for (int i = prompt_len; i < static_cast<int>(ids.size()); ++i) apply(out.record, run.step_forced(ids[i]));

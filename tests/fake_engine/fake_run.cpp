@@ -106,14 +106,14 @@ class Player {
                    .expected = "at most " + std::to_string(model_.max_positions)});
     }
     request_.policy.geometry(n_positions_);  // refuses a budget that cannot hold sinks and window
-    hooks_.send(protocol::to_json(RunStarted{.n_positions = n_positions_,
-                                             .chunk = request_.chunk,
+    hooks_.send(protocol::to_json(RunStarted{.head = {.n_positions = n_positions_,
+                                                      .chunk = request_.chunk,
+                                                      .policy = request_.policy,
+                                                      .scorer = hooks_.scorer,
+                                                      .oracle = request_.oracle_spec,
+                                                      .heads = {}},
                                              .ids = ids_,
-                                             .pieces = pieces_,
-                                             .policy = request_.policy,
-                                             .scorer = hooks_.scorer,
-                                             .oracle = request_.oracle_spec,
-                                             .heads = {}},
+                                             .pieces = pieces_},
                                   id_));
   }
 

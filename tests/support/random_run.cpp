@@ -299,8 +299,7 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   for (std::size_t i = 0; i < std::min(a.heads.size(), b.heads.size()); ++i)
     c.fields(("heads." + std::to_string(i) + ".").c_str(), a.heads[i], b.heads[i]);
   c.field("policy", a.policy.to_string(), b.policy.to_string());
-  c.field("n_positions", a.n_positions, b.n_positions);
-  c.field("chunk", a.chunk, b.chunk);
+  c.fields("", static_cast<const RunHead&>(a), static_cast<const RunHead&>(b));
   c.fields("sampling.", a.sampling, b.sampling);
   c.field("prompt_text", a.prompt_text, b.prompt_text);
   c.field("prompt_len", a.prompt_len, b.prompt_len);

@@ -12,7 +12,7 @@
 namespace kvscope::views {
 namespace {
 
-constexpr int kStates = 7, kPageSlots = 16;
+constexpr int kStates = 7;
 constexpr std::int32_t kOpen = std::numeric_limits<std::int32_t>::max();
 
 /// A query that read some pages of what its head keeps.
@@ -116,9 +116,9 @@ class LifelineCounter {
       from = std::max(from, tokens.begin), to = std::min({to, tokens.end, reading.q + 1});
       if (to <= from) return;
       std::int64_t unread = to - from;
-      for (auto page = std::ranges::lower_bound(*reading.pages, from / kPageSlots);
-           page != reading.pages->end() && *page * kPageSlots < to; ++page) {
-        unread -= std::max(0, std::min(to, (*page + 1) * kPageSlots) - std::max(from, *page * kPageSlots));
+      for (auto page = std::ranges::lower_bound(*reading.pages, from / run_.page_size);
+           page != reading.pages->end() && *page * run_.page_size < to; ++page) {
+        unread -= std::max(0, std::min(to, (*page + 1) * run_.page_size) - std::max(from, *page * run_.page_size));
       }
       counts_[static_cast<std::size_t>(state)][c] -= unread;
       counts_[static_cast<std::size_t>(TokenState::unread)][c] += unread;

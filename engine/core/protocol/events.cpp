@@ -83,27 +83,33 @@ json hello(std::string_view engine_version, std::string_view torch_version, bool
 }
 
 json to_json(const RunStarted& started, int id) {
+  const RunHead& head = started.head;
   json event = {{"type", "started"},
                 {"id", id},
-                {"n_positions", started.n_positions},
                 {"prompt_len", started.ids.size()},
-                {"chunk", started.chunk},
                 {"ids", pack(started.ids)},
                 {"pieces", pack(started.pieces)},
-                {"policy", started.policy.to_string()},
-                {"scorer", started.scorer.text},
-                {"scorer_kind", started.scorer.kind},
-                {"scorer_delay", started.scorer.delay},
-                {"scorer_gate", started.scorer.gate},
-                {"oracle_spec", started.oracle.to_string()}};
-  if (!started.heads.empty()) event["heads"] = to_json(started.heads);
+                {"policy", head.policy.to_string()},
+                {"scorer", head.scorer.text},
+                {"scorer_kind", head.scorer.kind},
+                {"scorer_delay", head.scorer.delay},
+                {"scorer_gate", head.scorer.gate},
+                {"oracle_spec", head.oracle.to_string()}};
+  visit_fields(head, [&](const char* name, int value, FieldRange) { event[name] = value; });
+  if (!head.heads.empty()) event["heads"] = to_json(head.heads);
   return event;
 }
 
 RunStarted started_from_json(const json& event) {
   RunStarted started;
-  started.n_positions = static_cast<int>(integer(event, "n_positions", 1, kMaxPositions));
-  const std::int64_t prompt_len = integer(event, "prompt_len", 1, started.n_positions);
+  RunHead& head = started.head;
+  visit_fields(head, [&](const char* name, int& value, FieldRange range) {
+    // An engine of another build may not know the newest ones; n_positions has no default.
+    if (std::string_view(name) == "n_positions" || event.contains(name))
+      value = static_cast<int>(
+          integer(event, name, static_cast<std::int64_t>(range.min), static_cast<std::int64_t>(range.max)));
+  });
+  const std::int64_t prompt_len = integer(event, "prompt_len", 1, head.n_positions);
   started.ids = unpack_i32(event, "ids");
   started.pieces = unpack_pool(event, "pieces");
   if (static_cast<std::int64_t>(started.ids.size()) != prompt_len || started.pieces.size() != started.ids.size()) {
@@ -111,15 +117,14 @@ RunStarted started_from_json(const json& event) {
               std::to_string(started.ids.size()) + " ids and " + std::to_string(started.pieces.size()) + " pieces",
               std::to_string(prompt_len) + " of each, as prompt_len says");
   }
-  if (event.contains("chunk")) started.chunk = static_cast<int>(integer(event, "chunk", 0, kMaxPositions));
-  started.policy = PolicySpec::parse(text(event, "policy"));
-  if (event.contains("oracle_spec")) started.oracle = OracleSpec::parse(text(event, "oracle_spec"));
-  if (event.contains("scorer")) started.scorer.text = text(event, "scorer");
-  if (event.contains("scorer_kind")) started.scorer.kind = text(event, "scorer_kind");
+  head.policy = PolicySpec::parse(text(event, "policy"));
+  if (event.contains("oracle_spec")) head.oracle = OracleSpec::parse(text(event, "oracle_spec"));
+  if (event.contains("scorer")) head.scorer.text = text(event, "scorer");
+  if (event.contains("scorer_kind")) head.scorer.kind = text(event, "scorer_kind");
   if (event.contains("scorer_delay"))
-    started.scorer.delay = static_cast<int>(integer(event, "scorer_delay", -1, kMaxPositions));
-  if (event.contains("scorer_gate")) started.scorer.gate = text(event, "scorer_gate");
-  if (event.contains("heads")) started.heads = head_rules_from_json(event);
+    head.scorer.delay = static_cast<int>(integer(event, "scorer_delay", -1, kMaxPositions));
+  if (event.contains("scorer_gate")) head.scorer.gate = text(event, "scorer_gate");
+  if (event.contains("heads")) head.heads = head_rules_from_json(event);
   return started;
 }
 

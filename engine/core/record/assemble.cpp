@@ -20,14 +20,9 @@ void append(std::vector<T>& to, std::vector<T>& from) {
 
 void begin_run(RunRecord& run, RunStarted started) {
   check_started(run, started);
-  run.n_positions = started.n_positions;
+  static_cast<RunHead&>(run) = std::move(started.head);
   run.prompt_len = static_cast<int>(started.ids.size());
-  run.chunk = started.chunk;
-  run.policy = std::move(started.policy);
-  run.oracle = started.oracle;
-  run.scorer = std::move(started.scorer);
   if (run.scorer.text.empty()) run.scorer = {.text = run.model.scorer};  // a run without scores says what there is
-  run.heads = std::move(started.heads);
   run.ids = std::move(started.ids);
   run.pieces = std::move(started.pieces);
   run.logprobs.clear();

@@ -170,6 +170,12 @@ void check_count(const char* field, std::int64_t value, std::int64_t min, std::i
   throw RunFault(field, std::to_string(value), std::to_string(min) + " to " + std::to_string(max));
 }
 
+void check_head(const RunHead& head) {
+  visit_fields(head, [](std::string_view name, int value, FieldRange range) {
+    check_count(name.data(), value, static_cast<std::int64_t>(range.min), static_cast<std::int64_t>(range.max));
+  });
+}
+
 /// Of a row or a column.
 void check_length(const char* field, std::size_t found, std::int64_t expected) {
   if (static_cast<std::int64_t>(found) == expected) return;
@@ -256,8 +262,8 @@ void check_counts(const RunRecord& run) {
   if (run.status == RunStatus::running && n > 0) throw RunFault("status", "running", "a run that has ended");
   constexpr int kAny = std::numeric_limits<int>::max();
   check_count("n_positions", run.n_positions, n, kMaxPositions);
+  check_head(run);
   check_count("prompt_len", run.prompt_len, std::min(n, 1), n);
-  check_count("chunk", run.chunk, 0, kMaxPositions);
   // 0: not known. The last token of a whole run need not be fed, all others were.
   const bool whole = run.status == RunStatus::complete && run.n_queries != 0;
   check_count("n_queries", run.n_queries, whole ? n - 1 : 0, n);
@@ -288,13 +294,13 @@ void check_started(const RunRecord& run, const RunStarted& started) {
     throw RunFault("type", "a run before a model was loaded", "load first");
   }
   if (!run.ids.empty()) throw RunFault("type", "a second start of the same run", "one");
-  check_count("n_positions", started.n_positions, 1, kMaxPositions);
-  check_count("prompt_len", static_cast<std::int64_t>(started.ids.size()), 1, started.n_positions);
+  check_count("n_positions", started.head.n_positions, 1, kMaxPositions);
+  check_head(started.head);
+  check_count("prompt_len", static_cast<std::int64_t>(started.ids.size()), 1, started.head.n_positions);
   check_pieces(started.pieces, started.ids.size());
-  check_count("chunk", started.chunk, 0, kMaxPositions);
   check_ids(run.model, started.ids);
-  check_heads(run.model, started.heads);
-  started.policy.geometry(started.n_positions);  // throws what finish_run() and the metrics would throw later
+  check_heads(run.model, started.head.heads);
+  started.head.policy.geometry(started.head.n_positions);  // throws what finish_run() and the metrics would throw later
 }
 
 void check_step(const RunRecord& run, const StepFacts& facts) {

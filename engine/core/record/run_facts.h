@@ -14,14 +14,9 @@ namespace kvscope {
 
 /// A run begins: its prompt as tokens, told before prefill so that they can be drawn at once.
 struct RunStarted {
-  int n_positions = 0;
-  int chunk = 0;  // as RunRecord has it
+  RunHead head;
   std::vector<std::int32_t> ids;
-  BytePool pieces;    // as many as ids
-  PolicySpec policy;  // what was not written is taken from the model's gates: nothing is open
-  ScorerInfo scorer;  // what gives this run's scores; without text for none
-  OracleSpec oracle;  // how its future mass is made
-  HeadRules heads;    // as RunRecord has them
+  BytePool pieces;  // as many as ids
 };
 
 /// Facts of one batch: one for the whole prompt, then one a decode step. Tokens that no lifetime names are alive.

@@ -55,6 +55,15 @@ void visit_fields(T& m, Visit&& visit) {
   visit("n_parameters", m.n_parameters, FieldRange{0, 9e18});
 }
 
+/// Its numbers.
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, RunHead>
+void visit_fields(T& h, Visit&& visit) {
+  visit("n_positions", h.n_positions, FieldRange{0, kMaxPositions});  // 0: of a run that failed before its start
+  visit("chunk", h.chunk, FieldRange{0, kMaxPositions});
+  visit("page_size", h.page_size, FieldRange{1, 4096});
+}
+
 template <typename T, typename Visit>
 requires std::is_same_v<std::remove_const_t<T>, SamplingSpec>
 void visit_fields(T& s, Visit&& visit) {

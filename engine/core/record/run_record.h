@@ -57,11 +57,12 @@ class BytePool {
   std::vector<std::int64_t> offsets_{0};
 };
 
-/// What one query of a head read, under a policy that selects pages of 16 slots and evicts nothing by it.
+/// What one query of a head read, under a policy that selects pages of slots and evicts nothing by it.
 struct PageRead {
   std::int32_t q = 0;
   std::int16_t layer = 0, kv_head = 0;
-  std::vector<std::int32_t> pages;  // ascending; slot / 16, which is position / 16 unless the policy evicts too
+  std::vector<std::int32_t>
+      pages;  // ascending; slot / page_size, which is position / page_size unless the policy evicts too
   bool operator==(const PageRead&) const = default;
 };
 
@@ -122,24 +123,30 @@ struct RunTimings {
 
 /// One run. Rows of the head series are `n_tokens()` long when the run is complete; while it is in progress `scores`
 /// and `future_mass` may be shorter. Position i of every series is the token at position i.
-struct RunRecord {
-  ModelInfo model;
-  ScorerInfo scorer;
-  PolicySpec policy;
+/// What a run begins with. Its numbers are visited by visit_fields() (run_fields.h): messages and checks read them there.
+struct RunHead {
   int n_positions = 0;  // prompt + max new tokens, what keep= and compression= refer to
-  SamplingSpec sampling;
-  std::string prompt_text;
-  int prompt_len = 0;
   /// Of a text that was read only: from its first token on the policy acted after every so many. 0: the prompt passed as
   /// the policy's runs have it, then it acted after each token.
   int chunk = 0;
+  int page_size = 16;  // slots of a page of the cache, which PageRead counts
+  PolicySpec policy;   // nothing is open: what was not written is taken from the model's gates
+  ScorerInfo scorer;   // what gives this run's scores; without text for none
+  OracleSpec oracle;   // how the future mass is made, and which oracle the run is held against
+  HeadRules heads;     // what each head kept, where heads differ; empty: all have the policy's one rule
+};
+
+struct RunRecord : RunHead {
+  ModelInfo model;
+  SamplingSpec sampling;
+  std::string prompt_text;
+  int prompt_len = 0;
 
   std::vector<std::int32_t> ids;  // prompt and answer
   BytePool pieces;                // their bytes
   std::vector<float> logprobs;    // natural log-probability of each token given those before; NaN for the first
 
   LifetimeMap evict_at;      // kUndecided for tokens whose fate is open
-  HeadRules heads;           // what each head kept, where heads differ; empty: all have the policy's one rule
   HeadSeries<float> scores;  // raw score of each token; NaN where none was made (still in the window, or no scorer)
   std::vector<Contest> contests;      // q ascending within a (layer, kv_head)
   std::vector<PageRead> reads;        // q ascending
@@ -147,7 +154,6 @@ struct RunRecord {
   /// Mean of the dense teacher's attention from later queries, over the group as `oracle` says, [0, 1]; NaN if none.
   HeadSeries<float> future_mass;
   FutureKinds future;      // the same gathered and weighed in other ways
-  OracleSpec oracle;       // how these are made, and which oracle the run is held against
   int oracle_horizon = 0;  // queries the oracle has seen; < n_tokens() means "so far"
   /// [n_layers][n_kv_heads] as the engine reports it until future_mass is here; then empty.
   std::vector<float> recall_so_far;

@@ -5,6 +5,7 @@
 
 #include "engine/core/record/asked_json.h"
 #include "engine/core/record/command_line.h"
+#include "engine/core/record/run_fields.h"
 #include "engine/core/study/measure/oracle.h"
 #include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/study/table/series_array.h"
@@ -39,8 +40,7 @@ void add_facts(NetcdfFile& file, const RunRecord& run) {
   text("scorer", run.scorer.text);
   text("scorer_kind", run.scorer.kind);
   number("prompt_len", run.prompt_len);
-  number("n_positions", run.n_positions);
-  number("chunk", run.chunk);
+  visit_fields(static_cast<const RunHead&>(run), [&](const char* name, int value, FieldRange) { number(name, value); });
   number("n_queries", run.queries());
   number("window", run.geometry().window);
   number("n_sink", run.geometry().n_sink);

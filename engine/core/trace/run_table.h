@@ -28,6 +28,7 @@ void visit_scalars(Run& run, Visit&& visit) {
   visit(Dataset::n_positions, run.n_positions);
   visit(Dataset::prompt_len, run.prompt_len);
   visit(Dataset::chunk, run.chunk);
+  visit(Dataset::page_size, run.page_size);
   visit(Dataset::oracle_horizon, run.oracle_horizon);
   visit(Dataset::n_queries, run.n_queries);
   visit(Dataset::scorer_delay, run.scorer.delay);

@@ -6,8 +6,6 @@
 namespace kvscope {
 namespace {
 
-constexpr int kPageSlots = 16;
-
 const PageRead* find_read(const RunRecord& run, int layer, int kv_head, std::int32_t q) {
   auto read = std::ranges::lower_bound(run.reads, q, {}, &PageRead::q);
   for (; read != run.reads.end() && read->q == q; ++read) {
@@ -18,7 +16,8 @@ const PageRead* find_read(const RunRecord& run, int layer, int kv_head, std::int
 
 }  // namespace
 
-HeadReads::HeadReads(const RunRecord& run, int layer, int kv_head, std::int32_t q) : run_selects_(!run.reads.empty()) {
+HeadReads::HeadReads(const RunRecord& run, int layer, int kv_head, std::int32_t q)
+    : run_selects_(!run.reads.empty()), page_size_(run.page_size) {
   if (run.reads.empty() || run.evict_at.empty()) return;
   if (const PageRead* read = find_read(run, layer, kv_head, q)) pages_ = &read->pages;
   const std::vector<std::int32_t>& evict_at = run.evict_at.row(layer, kv_head);
@@ -31,11 +30,11 @@ HeadReads::HeadReads(const RunRecord& run, int layer, int kv_head, std::int32_t 
       slots_are_positions_ = false;
     }
   }
-  if (selects() && !slots_are_positions_) n_read_ = std::min(n_kept_, static_cast<int>(pages_->size()) * kPageSlots);
+  if (selects() && !slots_are_positions_) n_read_ = std::min(n_kept_, static_cast<int>(pages_->size()) * page_size_);
 }
 
 bool HeadReads::reads(std::int32_t t) const {
-  return !tells_tokens() || std::ranges::binary_search(*pages_, t / kPageSlots);
+  return !tells_tokens() || std::ranges::binary_search(*pages_, t / page_size_);
 }
 
 double HeadReads::share() const {

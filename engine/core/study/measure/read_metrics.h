@@ -7,8 +7,7 @@
 
 namespace kvscope {
 
-/// One query of one head. Pages hold 16 slots; a slot is a position as long as the head has evicted nothing. Refers to
-/// the run.
+/// One query of one head. A slot is a position as long as the head has evicted nothing. Refers to the run.
 class HeadReads {
  public:
   HeadReads(const RunRecord& run, int layer, int kv_head, std::int32_t q);
@@ -27,7 +26,7 @@ class HeadReads {
  private:
   const std::vector<std::int32_t>* pages_ = nullptr;
   bool slots_are_positions_ = true, run_selects_ = false;
-  int n_kept_ = 0, n_read_ = 0;
+  int page_size_ = 0, n_kept_ = 0, n_read_ = 0;
 };
 
 }  // namespace kvscope
