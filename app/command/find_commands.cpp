@@ -4,7 +4,7 @@
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
-#include "engine/core/study/search/token_query.h"
+#include "engine/core/study/measure/token_query.h"
 
 namespace kvscope::app {
 namespace {

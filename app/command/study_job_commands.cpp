@@ -5,6 +5,8 @@
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
+#include "app/support/paths.h"
+#include "engine/core/support/json_file.h"
 
 namespace kvscope::app {
 namespace {
@@ -101,6 +103,45 @@ void set_field(const Session& session, UiState& ui, const nlohmann::json& argume
     ui.study_values[form.command]["overwrite"] = "on";
 }
 
+/// A sweep to begin with: the policy of the parameters at three budgets, and two baselines, on the sample text.
+std::string recipe_text(const Session& session) {
+  PolicySpec policy = session.parameters().policy;
+  const nlohmann::ordered_json keeps = {"75%", "50%", "25%"};
+  nlohmann::ordered_json policies = nlohmann::ordered_json::array();
+  if (policy.budget) {
+    policy.budget.reset();  // the axis has it
+    policies.push_back({{"policy", policy.written()}, {"axes", {{"keep", keeps}}}});
+  } else if (policy.name != PolicySpec().name) {
+    policies.push_back(policy.written());
+  }
+  policies.push_back({{"policy", "streaming:sinks=4"}, {"axes", {{"window", {64, 128, 256}}}}});
+  policies.push_back({{"policy", "random"}, {"axes", {{"keep", keeps}}}});
+  const nlohmann::ordered_json recipe = {{"name", "sweep"},
+                                         {"note", "docs/reference/studies.md has every key"},
+                                         {"model", session.engine().model_path()},
+                                         {"texts", {(shipped_folder("samples") / "prompts" / "heldout.txt").string()}},
+                                         {"pieces", 4},
+                                         {"length", 512},
+                                         {"chunk", 16},
+                                         {"policies", policies}};
+  return recipe.dump(2) + "\n";
+}
+
+void write_recipe(Session& session, UiState& ui, const nlohmann::json& arguments) {
+  show_form(session, ui, {{"command", "sweep"}});
+  const std::string path =
+      has_argument(arguments, "path") ? text_argument(arguments, "path") : free_path(session, "sweep", ".json");
+  session.files().in_background(
+      "write " + path, [&session, &ui, path, text = recipe_text(session)]() -> Worker::Finish {
+        write_file_atomic(path, text, false);
+        return [&session, &ui, path] {
+          ui.study_values["sweep"]["RECIPE"] = path;
+          session.files().remember_place(path);
+          session.messages().notify("wrote " + path + ": edit it to change what the sweep measures");
+        };
+      });
+}
+
 void choose_path(const Session& session, UiState& ui, const nlohmann::json& arguments) {
   const StudyField* field = form_of(session, ui.study_command).field(text_argument(arguments, "field"));
   if (field == nullptr) bad_argument("field", "a field of the form");
@@ -132,12 +173,18 @@ void add_study_job_commands(CommandRegistry& registry, Session& session, UiState
           show_form(session, ui, arguments);
         }
       });
-  add("study.field", "Fill in a field of the study's form", "field: name, text: text, path: file (default: asks)", has_forms,
-      [&session, &ui](const nlohmann::json& arguments) {
+  add("study.field", "Fill in a field of the study's form", "field: name, text: text, path: file (default: asks)",
+      has_forms, [&session, &ui](const nlohmann::json& arguments) {
         if (has_argument(arguments, "path") || has_argument(arguments, "text"))
           return set_field(session, ui, arguments);
         choose_path(session, ui, arguments);
       });
+  registry.add({.id = "study.new_recipe",
+                .title = "Write a recipe for a sweep",
+                .group = "Study",
+                .arguments = "path: file (a new one where files were saved last)",
+                .enabled = [&session] { return !session.engine().model_path().empty(); },
+                .run = [&session, &ui](const nlohmann::json& arguments) { write_recipe(session, ui, arguments); }});
   add("study.start", "Start the study", "command: name, options: object (the form's)", has_forms,
       [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
         const int id = session.study_jobs().start(words_of(session, ui, arguments));

@@ -131,6 +131,9 @@ void draw_form(Panel& panel) {
   command_button(panel, "Start", "study.start", {panel.px(110), 0}, true);
   ImGui::SameLine();
   command_button(panel, "Copy as command", "study.copy_command");
+  if (form.command != "sweep") return;
+  ImGui::SameLine();
+  command_button(panel, "Write a recipe", "study.new_recipe");
 }
 
 }  // namespace

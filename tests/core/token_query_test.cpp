@@ -1,5 +1,5 @@
 // Searching tokens, against a plain look at every one of them.
-#include "engine/core/study/search/token_query.h"
+#include "engine/core/study/measure/token_query.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

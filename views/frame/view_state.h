@@ -75,7 +75,7 @@ struct Selection {
   bool layers = false;                   // the strip has layers as rows instead of flowing text
   PinnedTexts pins;                      // of all texts, also of those that are not on show
   std::map<int, std::string> run_notes;  // by run id
-  std::string find;  // what is searched for, as engine/core/study/search/token_query.h reads it; empty: nothing
+  std::string find;  // what is searched for, as engine/core/study/measure/token_query.h reads it; empty: nothing
   Playback play;
 };
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/study/search/token_query.h"
+#include "engine/core/study/measure/token_query.h"
 #include "views/frame/view_state.h"
 #include "views/widgets/rebuild.h"
 

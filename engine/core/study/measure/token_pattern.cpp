@@ -1,4 +1,4 @@
-#include "engine/core/study/search/token_pattern.h"
+#include "engine/core/study/measure/token_pattern.h"
 
 #include <regex>
 #include <string>

@@ -1,4 +1,4 @@
-#include "engine/core/study/search/token_query.h"
+#include "engine/core/study/measure/token_query.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,7 +10,7 @@
 #include "engine/core/study/measure/oracle.h"
 #include "engine/core/study/measure/read_metrics.h"
 #include "engine/core/study/measure/retention_metrics.h"
-#include "engine/core/study/search/token_pattern.h"
+#include "engine/core/study/measure/token_pattern.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/trim.h"
 
