@@ -252,7 +252,7 @@ TEST_CASE("The window copies the trace that it was started on or that was typed,
   const Environment environment(machine);
   test::WindowDriver window(display,
                             {.engine = test::fake(), .words = {"gpu01:a.h5"}, .cache = machine.folder / "cache"});
-  CHECK_THAT(window.text_soon("status", "gpu01:a.h5"), Contains("connecting"));
+  CHECK_THAT(window.text_soon("status", "connecting to copy gpu01:a.h5"), Contains("connecting"));
   window.frames(5);  // it goes on
   window.click("button.file.give_up");
   window.wait({{"/files_busy", false}});
@@ -261,7 +261,7 @@ TEST_CASE("The window copies the trace that it was started on or that was typed,
   window.type("gpu01:a.h5");
   window.text_soon("dialog.path", "gpu01:a.h5");
   window.key("Return");
-  CHECK_THAT(window.text_soon("status", "gpu01:a.h5"), Contains("connecting"));
+  CHECK_THAT(window.text_soon("status", "connecting to copy gpu01:a.h5"), Contains("connecting"));
   std::ofstream(machine.folder / "go");
   window.wait({{"/runs/0/trace", {{"contains", "a.h5"}}}});
   CHECK(window.state()["banners"].empty());

@@ -104,9 +104,9 @@ TEST_CASE("The window says that it waits for a disk, goes on meanwhile, and give
   if (skip_without_display()) return;
   const TemporaryFolder folder;
   write_long_trace(folder / "a.h5");
+  const Xvfb display;  // without the library that fails reads
   ::setenv("LD_PRELOAD", preload(fault_library("reading")).c_str(), 1);
   ::setenv("KVSCOPE_FAIL_SECONDS", "600", 1);
-  const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
   ::unsetenv("LD_PRELOAD");
   window.command("trace.open", {{"path", (folder / "a.h5").string()}});
