@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::int64_t kGateChunk = 512;  // queries of one pass; bounds its memory and the time until a cancel is heard
 
-/// One scorer beside the pass.
-struct Beside {
+/// One scorer and the scores that it has made so far.
+struct ScorerPass {
   const TokenScorer& scorer;
   std::unique_ptr<ScorerMemory> memory;
   HeadSeries<float> scores;
 
-  Beside(const TokenScorer& of, const ModelConfig& config, std::size_t n_tokens)
+  ScorerPass(const TokenScorer& of, const ModelConfig& config, std::size_t n_tokens)
       : scorer(of), memory(of.new_memory()), scores(config.n_layers, config.n_kv_heads) {
     scores.resize(n_tokens, std::numeric_limits<float>::quiet_NaN());
   }
@@ -43,14 +43,15 @@ class ScoreHook final : public AttentionHook {
   ScoreHook(const LoadedModel& model, std::span<const TokenScorer* const> scorers, std::int64_t n_tokens)
       : n_kv_heads_(model.config().n_kv_heads) {
     const ModelConfig& config = model.config();
-    for (const TokenScorer* scorer : scorers) beside_.emplace_back(*scorer, config, static_cast<std::size_t>(n_tokens));
+    for (const TokenScorer* scorer : scorers)
+      scorers_.emplace_back(*scorer, config, static_cast<std::size_t>(n_tokens));
     keys_ = at::empty({config.n_layers, config.n_kv_heads, n_tokens, config.head_dim},
                       at::TensorOptions().device(model.weights().device).dtype(model.weights().dtype));
     values_ = at::empty_like(keys_);
   }
 
   bool reads_unrotated() const override {
-    return std::ranges::any_of(beside_, [](const Beside& one) { return one.scorer.reads_unrotated(); });
+    return std::ranges::any_of(scorers_, [](const ScorerPass& one) { return one.scorer.reads_unrotated(); });
   }
 
   at::Tensor attend(int layer, const LayerTokens& tokens) override {
@@ -58,7 +59,7 @@ class ScoreHook final : public AttentionHook {
     const at::Tensor keys = keys_[layer], values = values_[layer];
     keys.narrow(1, first_, n).copy_(tokens.k.transpose(0, 1));
     values.narrow(1, first_, n).copy_(tokens.v.transpose(0, 1));
-    for (Beside& one : beside_) one.absorb(layer, tokens, first_);
+    for (ScorerPass& one : scorers_) one.absorb(layer, tokens, first_);
     return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, keys, values, first_, tokens.scale,
                            tokens.window);
   }
@@ -66,13 +67,13 @@ class ScoreHook final : public AttentionHook {
   void advance(std::int64_t n) { first_ += n; }
   std::vector<HeadSeries<float>> take() {
     std::vector<HeadSeries<float>> all;
-    for (Beside& one : beside_) all.push_back(std::move(one.scores));
+    for (ScorerPass& one : scorers_) all.push_back(std::move(one.scores));
     return all;
   }
 
  private:
   int n_kv_heads_;
-  std::vector<Beside> beside_;
+  std::vector<ScorerPass> scorers_;
   at::Tensor keys_, values_;  // [n_layers, n_kv_heads, n_tokens, head_dim]
   std::int64_t first_ = 0;
 };

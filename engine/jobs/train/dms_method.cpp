@@ -23,9 +23,9 @@ at::Tensor gates(const at::Tensor& output, const GateConfig& config, const GateS
   return at::cat({keep, at::ones_like(output.narrow(2, 0, 1))}, 2);
 }
 
-std::pair<at::Tensor, at::Tensor> loss(const GateLesson& lesson, const GateStep& step) {
-  const at::Tensor kl = distillation(lesson.student.flatten(0, 1), lesson.teacher.flatten(0, 1), lesson.base.output());
-  const at::Tensor evicted = 1 - lesson.gates.mean();
+std::pair<at::Tensor, at::Tensor> loss(const GateLossInputs& inputs, const GateStep& step) {
+  const at::Tensor kl = distillation(inputs.student.flatten(0, 1), inputs.teacher.flatten(0, 1), inputs.base.output());
+  const at::Tensor evicted = 1 - inputs.gates.mean();
   return {kl + (step.progress * step.weight - evicted).clamp_min(0), kl};
 }
 

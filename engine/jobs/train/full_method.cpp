@@ -11,8 +11,8 @@ namespace {
 
 at::Tensor gates(const at::Tensor& output, const GateConfig&, const GateStep&) { return at::ones_like(output); }
 
-std::pair<at::Tensor, at::Tensor> loss(const GateLesson& lesson, const GateStep&) {
-  const at::Tensor nll = mean_next_token_nll(lesson);
+std::pair<at::Tensor, at::Tensor> loss(const GateLossInputs& inputs, const GateStep&) {
+  const at::Tensor nll = mean_next_token_nll(inputs);
   return {nll, nll};
 }
 

@@ -10,10 +10,10 @@
 
 namespace kvscope::engine {
 
-at::Tensor mean_next_token_nll(const GateLesson& lesson) {
-  const auto counted = [&](const at::Tensor& x) { return x.index_select(0, lesson.counted); };
-  return weighted_cross_entropy(counted(lesson.student.flatten(0, 1)), lesson.base.output(),
-                                counted(lesson.next.reshape({-1})), lesson.share)
+at::Tensor mean_next_token_nll(const GateLossInputs& inputs) {
+  const auto counted = [&](const at::Tensor& x) { return x.index_select(0, inputs.counted); };
+  return weighted_cross_entropy(counted(inputs.student.flatten(0, 1)), inputs.base.output(),
+                                counted(inputs.next.reshape({-1})), inputs.share)
       .loss;
 }
 

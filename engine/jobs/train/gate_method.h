@@ -15,18 +15,18 @@
 
 namespace kvscope::engine {
 
-/// Where a training stands.
+/// How far a training is.
 struct GateStep {
   double weight = 0;    // of the stage: lambda (WG-KV), of the density (SP-KV), evicted share to come (DMS)
   double progress = 0;  // of the stage, in [0, 1]
   double hard = 0;      // alpha of SP-KV's eq. 7: share of the binary gate; a gate learns while it is 0
 };
 
-/// What one batch taught: all tensors are of B sequences of T tokens.
-struct GateLesson {
+/// What a loss is computed from: all tensors are of one batch of B sequences of T tokens.
+struct GateLossInputs {
   const DecoderModule& base;
-  const at::Tensor& next;     // [B, T] int64: the token behind each
-  const at::Tensor& counted;  // [n] int64: of B * T tokens behind, those that a mean over them counts
+  const at::Tensor& next;     // [B, T] int64: the token after each
+  const at::Tensor& counted;  // [n] int64: of the B * T next tokens, those that a mean over them counts
   const at::Tensor& share;    // [n] float32: of each of these
   const at::Tensor& student;  // [B, T, H] final normed hidden states through the gates
   const at::Tensor& teacher;  // the same of the base without gates and adapter; without gradients
@@ -39,15 +39,15 @@ struct GateMethod {
   std::optional<GateKind> kind;  // none: no gate is trained, the base alone is, behind gates() of an undefined output
   int hidden = 0;                // units of the hidden layer, where the recipe says none
   double bias = 0;               // of the output at the start
-  bool reads_teacher = true;     // whether the loss wants GateLesson::teacher
+  bool reads_teacher = true;     // whether the loss wants GateLossInputs::teacher
   /// Output of the networks [B, n_kv_heads, T] -> gates in [0, 1] that attention goes by, 1: open.
   at::Tensor (*gates)(const at::Tensor& output, const GateConfig& config, const GateStep& step) = nullptr;
   /// -> {the loss, its part that keeps the model's output}, both scalars.
-  std::pair<at::Tensor, at::Tensor> (*loss)(const GateLesson& lesson, const GateStep& step) = nullptr;
+  std::pair<at::Tensor, at::Tensor> (*loss)(const GateLossInputs& inputs, const GateStep& step) = nullptr;
 };
 
-/// NLL of the next token, a scalar: the mean by lesson.share over lesson.counted.
-at::Tensor mean_next_token_nll(const GateLesson& lesson);
+/// NLL of the next token, a scalar: the mean by inputs.share over inputs.counted.
+at::Tensor mean_next_token_nll(const GateLossInputs& inputs);
 
 GateMethod wg_kv_method();
 GateMethod sp_kv_method();

@@ -16,12 +16,12 @@ namespace kvscope::engine {
 namespace {
 
 /// What the teacher says of one layer.
-struct LayerLesson {
+struct LayerTargets {
   at::Tensor k, v;    // [B, T, HK, D]
   at::Tensor target;  // [HK, B, T]
 };
 
-/// One dense pass of the frozen base, lesson by lesson: `use` is called after each layer, and its tensors go then.
+/// One dense pass of the frozen base, layer by layer: `use` is called after each layer, and its tensors go then.
 template <typename Use>
 void teach(const DecoderModule& base, const at::Tensor& ids, const ScorerOptions& options, const Use& use) {
   at::Tensor x;
@@ -30,17 +30,17 @@ void teach(const DecoderModule& base, const at::Tensor& ids, const ScorerOptions
     x = base.embed(ids);
   }
   for (int layer = 0; layer < base.config().n_layers; ++layer) {
-    LayerLesson lesson;
+    LayerTargets targets;
     {
       const c10::NoGradGuard no_grad;
       const auto heads = base.project(layer, x);
       const at::Tensor weight = value_weight(heads.v, options.weight, base.output_projection(layer));
       const auto teacher = teacher_attention(heads.q, heads.k, heads.v, options.window, options.mass,
                                              base.config().attention_scale(layer), weight);
-      lesson = {heads.k, heads.v, teacher.target};
+      targets = {heads.k, heads.v, teacher.target};
       x = base.finish(layer, x, teacher.output.to(heads.q.scalar_type()));
     }
-    use(layer, lesson);
+    use(layer, targets);
   }
 }
 
@@ -58,8 +58,8 @@ at::Tensor accumulate(const DecoderModule& base, const ScorerModule& scorer, con
   at::Tensor total = at::zeros({}, at::TensorOptions(ids.device()).dtype(at::kFloat));
   const int n_layers = base.config().n_layers, at_once = layers_at_once(base.config(), ids, options);
   std::vector<at::Tensor> k, v, target;
-  teach(base, ids, options, [&](int layer, const LayerLesson& lesson) {
-    k.push_back(lesson.k), v.push_back(lesson.v), target.push_back(lesson.target);
+  teach(base, ids, options, [&](int layer, const LayerTargets& targets) {
+    k.push_back(targets.k), v.push_back(targets.v), target.push_back(targets.target);
     const int n = static_cast<int>(k.size());
     if (n < at_once && layer + 1 < n_layers) return;
     const int top_k = options.top_k[random.below(options.top_k.size())];
@@ -82,12 +82,12 @@ nlohmann::json heldout_recall(const DecoderModule& base, const ScorerModule& sco
   for (int first = 0; first + kAtOnce <= std::max(kAtOnce, options.heldout_sequences); first += kAtOnce, ++n_batches) {
     const Batch batch = make_batch(heldout, static_cast<std::uint64_t>(first), kAtOnce);
     const at::Tensor ids = ids_tensor(batch, base.embedding().device()).narrow(1, 0, n_positions);
-    teach(base, ids, options, [&](int layer, const LayerLesson& lesson) {
-      const at::Tensor scores = all_priorities(scorer, layer, lesson.k, lesson.v);
+    teach(base, ids, options, [&](int layer, const LayerTargets& targets) {
+      const at::Tensor scores = all_priorities(scorer, layer, targets.k, targets.v);
       for (const int top_k : options.top_k) {
         auto& sum = sums[top_k];
         if (!sum.defined()) sum = at::zeros({n_layers, scores.size(0)});
-        sum.select(0, layer).add_(oracle_recall(scores, lesson.target, options.n_sink, options.window, top_k));
+        sum.select(0, layer).add_(oracle_recall(scores, targets.target, options.n_sink, options.window, top_k));
       }
     });
   }

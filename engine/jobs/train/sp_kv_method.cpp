@@ -12,9 +12,9 @@ namespace {
 
 at::Tensor gates(const at::Tensor& output, const GateConfig&, const GateStep&) { return output.sigmoid(); }
 
-std::pair<at::Tensor, at::Tensor> loss(const GateLesson& lesson, const GateStep& step) {
-  const at::Tensor nll = mean_next_token_nll(lesson);
-  return {step.weight > 0 ? nll + step.weight * lesson.gates.mean() : nll, nll};
+std::pair<at::Tensor, at::Tensor> loss(const GateLossInputs& inputs, const GateStep& step) {
+  const at::Tensor nll = mean_next_token_nll(inputs);
+  return {step.weight > 0 ? nll + step.weight * inputs.gates.mean() : nll, nll};
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ constexpr std::int64_t kTopTeacher = 256;
 
 at::Tensor gates(const at::Tensor& output, const GateConfig&, const GateStep&) { return at::zeros_like(output); }
 
-std::pair<at::Tensor, at::Tensor> loss(const GateLesson& lesson, const GateStep&) {
+std::pair<at::Tensor, at::Tensor> loss(const GateLossInputs& inputs, const GateStep&) {
   const at::Tensor kl =
-      distillation(lesson.student.flatten(0, 1), lesson.teacher.flatten(0, 1), lesson.base.output(), kTopTeacher);
+      distillation(inputs.student.flatten(0, 1), inputs.teacher.flatten(0, 1), inputs.base.output(), kTopTeacher);
   return {kl, kl};
 }
 

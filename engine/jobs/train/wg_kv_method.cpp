@@ -14,10 +14,10 @@ namespace {
 
 at::Tensor gates(const at::Tensor& output, const GateConfig&, const GateStep&) { return output.sigmoid(); }
 
-std::pair<at::Tensor, at::Tensor> loss(const GateLesson& lesson, const GateStep& step) {
-  const at::Tensor dense = lesson.teacher.to(at::kFloat);
-  const at::Tensor distance = (lesson.student.to(at::kFloat) - dense).square().mean() / dense.square().mean();
-  const at::Tensor price = (lesson.gates + lesson.gates * (1 - lesson.gates)).mean();
+std::pair<at::Tensor, at::Tensor> loss(const GateLossInputs& inputs, const GateStep& step) {
+  const at::Tensor dense = inputs.teacher.to(at::kFloat);
+  const at::Tensor distance = (inputs.student.to(at::kFloat) - dense).square().mean() / dense.square().mean();
+  const at::Tensor price = (inputs.gates + inputs.gates * (1 - inputs.gates)).mean();
   return {distance + step.weight * price, distance};
 }
 
