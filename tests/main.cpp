@@ -10,5 +10,7 @@ bool g_skipped = false;
 
 int main(int argc, char** argv) {
   const int result = Catch::Session().run(argc, argv);
-  return result == 0 && kvscope::test::g_skipped ? kvscope::test::kSkipCode : result;
+  // Catch2 v2 returns how many assertions failed: four of them must not look like a skipped test.
+  if (result != 0) return 1;
+  return kvscope::test::g_skipped ? kvscope::test::kSkipCode : 0;
 }

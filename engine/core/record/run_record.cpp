@@ -83,7 +83,11 @@ std::vector<float> RunRecord::thresholds() const {
 
 std::vector<float> RunRecord::log_gamma() const {
   std::vector<float> out;
-  if (!has_learned_decay(policy)) return out;
+  if (heads.empty()) return out;
+  const auto of_policy = static_cast<float>(geometry().log_gamma);
+  const auto differs = [&](const HeadRule& head) { return !head.is_local() && head.log_gamma != of_policy; };
+  // A trace may have a decay of each head under a policy whose parameters name none.
+  if (!has_learned_decay(policy) && std::ranges::none_of(heads, differs)) return out;
   for (const HeadRule& head : heads) out.push_back(head.log_gamma);
   return out;
 }
