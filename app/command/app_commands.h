@@ -23,7 +23,7 @@ bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialo
 void show_study_view(UiState& ui, const views::ViewList& views);
 
 /// The record of run A as it is shown; only where there is a run A.
-inline const RunRecord& run_of(const Session& session) { return *session.shown_a()->run; }
+inline const RunRecord& run_of(const Session& session) { return *session.runs().shown_a()->run; }
 
 /// "900", "t 812", "l3 h1 q900" as the arguments of go.to. Throws Error (usage).
 nlohmann::json parse_place(const std::string& text);

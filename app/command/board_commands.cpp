@@ -21,12 +21,12 @@ struct BoardHeads {
 };
 
 BoardHeads heads_on_board(const Session& session) {
-  const RunRecord& run = *session.shown_a()->run;
+  const RunRecord& run = *session.runs().shown_a()->run;
   return {views::board_selection(run, long_range_entries({&run}), session.selection().board), views::board_sizes(run)};
 }
 
 void choose(Session& session, HeadStrategy strategy, const nlohmann::json& arguments) {
-  const RunRecord& run = *session.shown_a()->run;
+  const RunRecord& run = *session.runs().shown_a()->run;
   views::HeadBoard board = session.selection().board;
   board.share = number_argument(arguments, "share", board.share);
   board.seed = integer_argument(arguments, "seed", board.seed);
@@ -42,7 +42,7 @@ void choose(Session& session, HeadStrategy strategy, const nlohmann::json& argum
 
 void set_heads(Session& session, const nlohmann::json& arguments) {
   views::HeadBoard& board = session.selection().board;
-  const RunRecord& run = *session.shown_a()->run;
+  const RunRecord& run = *session.runs().shown_a()->run;
   board.global = views::parse_heads(text_argument(arguments, "heads"), "board.set", "heads")
                      .within(run.model.n_layers, run.model.n_kv_heads);
   board.rule.clear();
@@ -64,7 +64,7 @@ void measure_board(Session& session) {
   session.files().in_background("measure heads", [&session, heads, folder]() -> Worker::Finish {
     std::filesystem::create_directories(folder);
     export_duo(heads.selection, heads.sizes.n_sink, heads.sizes.window, folder, true);
-    return [&session, folder] { session.measure_heads(folder.string()); };
+    return [&session, folder] { session.heads().measure(folder.string()); };
   });
 }
 
@@ -76,7 +76,7 @@ void export_board(Session& session, UiState& ui, const nlohmann::json& arguments
 }
 
 void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  const auto has_run = [&session] { return views::drawable(session.shown_a()); };
+  const auto has_run = [&session] { return views::drawable(session.runs().shown_a()); };
   constexpr std::pair<const char*, const char*> kStrategies[] = {
       {"board.a", "Head board: strategy A, every fourth layer from layer 0 and the last"},
       {"board.b", "Head board: strategy B, every fourth layer from layer 3 and the last"},
@@ -100,7 +100,7 @@ void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui
                 .title = "Head board: measure the heads on A's tokens",
                 .group = "Heads",
                 .run = [&session] { measure_board(session); },
-                .why_not = [&session] { return session.why_not_measure_heads(); }});
+                .why_not = [&session] { return session.heads().why_not(); }});
 }
 
 }  // namespace kvscope::app

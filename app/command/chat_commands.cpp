@@ -27,8 +27,8 @@ void set_stop(NextRun& next, const nlohmann::json& arguments) {
 
 std::string why_not_continue(const Session& session) {
   if (const std::string why = why_not_of_a(session); !why.empty()) return why;
-  if (!session.a()) return "";
-  const RunRecord& run = *session.a()->run;
+  if (!session.runs().a()) return "";
+  const RunRecord& run = *session.runs().a()->run;
   if (has_end_mark(run)) return "A's answer is complete.";
   return run.n_tokens() <= run.prompt_len ? "A has no answer to continue." : "";
 }
@@ -45,10 +45,10 @@ std::string copy_turn(Session& session, UiState& ui, const nlohmann::json& argum
 
 std::string copy_answer(Session& session, UiState& ui, const nlohmann::json& arguments) {
   if (has_argument(arguments, "turn")) return copy_turn(session, ui, arguments);
-  const int id = integer_argument(arguments, "id", session.a() ? session.a()->id : 0);
-  const RunEntry* entry = session.find_run(id);
+  const int id = integer_argument(arguments, "id", session.runs().a_id());
+  const RunEntry* entry = session.runs().find(id);
   if (!entry) usage_error("id", "no run " + std::to_string(id));
-  ui.clipboard = session.answer_of(*entry);
+  ui.clipboard = session.chat().answer_of(*entry);
   if (ui.clipboard.empty()) usage_error("answer", "run " + std::to_string(id) + " has none");
   session.messages().notify("copied the answer of run " + std::to_string(id));
   return ui.clipboard;
@@ -60,12 +60,12 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
   const auto idle = [&session] { return session.engine().model() && session.engine().state() == EngineState::ready; };
   const auto of_a = [&session] { return why_not_of_a(session); };
   registry.add({"run.continue", "Continue A's answer", "Run", "Ctrl+Shift+Enter", "",
-                [&session, idle] { return idle() && session.a() != nullptr; }, [&session] { session.continue_run(); },
-                [&session] { return why_not_continue(session); }});
+                [&session, idle] { return idle() && session.runs().a() != nullptr; },
+                [&session] { session.continue_run(); }, [&session] { return why_not_continue(session); }});
   registry.add({"run.fork", "Fork from this query", "Run", "", "q: number",
-                [&session, idle] { return idle() && session.a() != nullptr && session.shown_a() != nullptr; },
+                [&session, idle] { return idle() && session.runs().shown_a() != nullptr; },
                 [&session](const nlohmann::json& arguments) {
-                  const int last = session.a()->run->n_tokens() - 1;
+                  const int last = session.runs().a()->run->n_tokens() - 1;
                   session.fork_run(integer_argument(arguments, "q", session.selection().q.value_or(last)));
                 },
                 of_a});
@@ -73,8 +73,8 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
                 nullptr,
                 [&session, &ui](const nlohmann::json& arguments) { return copy_answer(session, ui, arguments); },
                 [&session]() -> std::string {
-                  if (!session.a()) return "There is no run.";
-                  return session.answer_of(*session.a()).empty() ? "A has no answer to copy." : "";
+                  if (!session.runs().a()) return "There is no run.";
+                  return session.chat().answer_of(*session.runs().a()).empty() ? "A has no answer to copy." : "";
                 }});
   registry.add(
       {"chat.new", "New chat", "Prompt", "", "", nullptr,

@@ -25,10 +25,10 @@ struct NamedFigure {
 // What the named view shows, or the one that is meant without a name. A view goes by its id and by the name of its figure.
 NamedFigure figure_on_screen(Session& session, const UiState& ui, const views::ViewList& views,
                              const nlohmann::json& arguments) {
-  views::ViewContext context{session.shown_a(), session.shown_b(), &session.selection(), nullptr};
+  views::ViewContext context{session.runs().shown_a(), session.runs().shown_b(), &session.selection(), nullptr};
   context.studies = &session.studies().open_studies();
-  context.attention = &session.attention();
-  const std::vector<views::ShownRun> set = runs_of_set(session.run_list(), session.selection());
+  context.attention = &session.attention().asked();
+  const std::vector<views::ShownRun> set = session.runs().chosen();
   if (!set.empty()) context.set = &set;
   const std::string wanted = has_argument(arguments, "view") ? text_argument(arguments, "view") : "";
   if (wanted.empty()) {
@@ -56,8 +56,8 @@ void name_sources(const Session& session, const views::ViewFigure& figure, views
   recipe.run = 0;
   std::vector<int> runs;
   for (const auto& run : figure.runs) {
-    const auto entry = std::ranges::find(session.runs(), run, &RunEntry::run);
-    if (entry == session.runs().end() || entry->trace_path.empty()) return recipe.traces.clear();
+    const auto entry = std::ranges::find(session.runs().all(), run, &RunEntry::run);
+    if (entry == session.runs().all().end() || entry->trace_path.empty()) return recipe.traces.clear();
     recipe.traces.push_back(entry->trace_path);
     runs.push_back(entry->trace_run);
   }
@@ -89,9 +89,9 @@ std::vector<std::shared_ptr<const RunRecord>> runs_of_preset(Session& session, c
                          std::holds_alternative<views::MetricByLayerOptions>(recipe.options);
   std::vector<std::shared_ptr<const RunRecord>> runs;
   if (over_runs) {
-    for (const views::ShownRun& run : runs_of_set(session.run_list(), session.selection())) runs.push_back(run.run);
+    for (const views::ShownRun& run : session.runs().chosen()) runs.push_back(run.run);
   }
-  if (runs.empty()) runs.push_back(session.shown_a()->run);
+  if (runs.empty()) runs.push_back(session.runs().shown_a()->run);
   return runs;
 }
 
@@ -218,7 +218,7 @@ void export_heads(Session& session, UiState& ui, const views::ViewList& views, c
   const auto asks_for = [&](const char* name) { return has_argument(arguments, name); };
   if (board && !asks_for("strategy") && !asks_for("share") && !asks_for("count") && !asks_for("seed"))
     return export_board(session, ui, arguments);
-  const auto run = session.shown_a()->run;
+  const auto run = session.runs().shown_a()->run;
   export_heads_of_a(session, ui, arguments, "heads.export", choose_heads({run.get()}, head_question(arguments)),
                     local_sizes({run.get()}, {}, {}));
 }
@@ -226,9 +226,9 @@ void export_heads(Session& session, UiState& ui, const views::ViewList& views, c
 }  // namespace
 
 void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
-  const auto has_run = [&session] { return session.shown_a() != nullptr; };
+  const auto has_run = [&session] { return session.runs().shown_a() != nullptr; };
   const auto has_figure = [&session] {
-    return session.shown_a() || session.studies().open_studies().shown(session.selection().study);
+    return session.runs().shown_a() || session.studies().open_studies().shown(session.selection().study);
   };
   registry.add({"figure.export", "Export a figure (PDF, SVG, PNG)", "File", "Ctrl+E",
                 "path: file, view: name of a view or figure, preset: name, venue: name, overwrite: bool", has_figure,

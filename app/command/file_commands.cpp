@@ -52,11 +52,11 @@ void open_as(PathKind kind, Session& session, const CommandRegistry& registry, c
              const std::function<void()>& show_study) {
   switch (kind) {
     case PathKind::model:
-      return session.open_model(model_folder_or(path));
+      return session.model().open(model_folder_or(path));
     case PathKind::gate:
-      return session.add_gate(path);
+      return session.model().add_gate(path);
     case PathKind::trace:
-      return session.studies().open(path, show_study, [&session, path] { session.open_trace(path); });
+      return session.studies().open(path, show_study, [&session, path] { session.traces().open(path); });
     case PathKind::prompt:
       return open_prompt(session, registry, path, {{"path", path}});
     case PathKind::prompts:
@@ -112,7 +112,7 @@ bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialo
 }
 
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
-  const auto has_run = [&session] { return session.shown_a() != nullptr; };
+  const auto has_run = [&session] { return session.runs().shown_a() != nullptr; };
   registry.add({"file.open", "Open model, gate, trace, study or prompt", "File", "Ctrl+O", "path: file or folder",
                 nullptr, [&session, &ui, &registry, &views](const nlohmann::json& arguments) {
                   if (!ask_for_path(ui, arguments,
@@ -133,7 +133,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                                      .command = "model.open",
                                      .path = session.engine().model_path(),
                                      .hint = "a folder with config.json and safetensors"})) {
-                    session.open_model(model_folder_or(text_argument(arguments, "path")));
+                    session.model().open(model_folder_or(text_argument(arguments, "path")));
                   }
                 }});
   registry.add(
@@ -141,7 +141,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
        [&session, &ui](const nlohmann::json& arguments) {
          if (!ask_for_path(ui, arguments, {.title = "Open trace", .command = "trace.open", .hint = "a trace (.h5)"})) {
            with_copy(session, text_argument(arguments, "path"),
-                     [&session](const std::string& path) { session.open_trace(path); });
+                     [&session](const std::string& path) { session.traces().open(path); });
          }
        }});
   registry.add({"trace.save", "Save run A as a trace", "File", "Ctrl+S", "path: file, overwrite: bool, id: run id (A)",
@@ -154,8 +154,8 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                                     .hint = "HDF5",
                                     .save = true}))
                     return;
-                  session.save_trace(integer_argument(arguments, "id", session.a()->id),
-                                     text_argument(arguments, "path"), flag_argument(arguments, "overwrite", false));
+                  session.traces().save(integer_argument(arguments, "id", session.runs().a()->id),
+                                        text_argument(arguments, "path"), flag_argument(arguments, "overwrite", false));
                 }});
   registry.add({"gate.open", "Load a gate", "File", "", "path: file or folder",
                 [&session] { return !session.engine().model_path().empty() && !session.run_in_progress(); },
@@ -164,21 +164,21 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                                     {.title = "Load a gate",
                                      .command = "gate.open",
                                      .hint = "a gate's file or folder, made for this model"})) {
-                    session.add_gate(text_argument(arguments, "path"));
+                    session.model().add_gate(text_argument(arguments, "path"));
                   }
                 }});
   registry.add(
       {"gate.use", "Use a gate of this model", "Policy", "", "name: name",
-       [&session] { return !session.gates().found().empty() && !session.run_in_progress(); },
-       [&session](const nlohmann::json& arguments) { session.choose_gate(text_argument(arguments, "name")); }});
-  registry.add({"gate.drop", "Unload a gate", "Policy", "", "name: name", nullptr,
-                [&session](const nlohmann::json& arguments) { session.drop_gate(text_argument(arguments, "name")); },
-                [&session]() -> std::string {
-                  if (session.run_in_progress()) return "A run is in progress. Stop it first.";
-                  return session.engine().gates_to_load().empty()
-                             ? "The only loaded gates are those in the model's folder."
-                             : "";
-                }});
+       [&session] { return !session.policy().gates().found().empty() && !session.run_in_progress(); },
+       [&session](const nlohmann::json& arguments) { session.model().choose_gate(text_argument(arguments, "name")); }});
+  registry.add(
+      {"gate.drop", "Unload a gate", "Policy", "", "name: name", nullptr,
+       [&session](const nlohmann::json& arguments) { session.model().drop_gate(text_argument(arguments, "name")); },
+       [&session]() -> std::string {
+         if (session.run_in_progress()) return "A run is in progress. Stop it first.";
+         return session.engine().gates_to_load().empty() ? "The only loaded gates are those in the model's folder."
+                                                         : "";
+       }});
   registry.add({"file.give_up", "Stop waiting for a file", "File", "", "", nullptr,
                 [&session](const nlohmann::json&) {
                   give_up_slow_reads();

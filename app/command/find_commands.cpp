@@ -15,7 +15,7 @@ nlohmann::json step(Session& session, UiState& ui, int direction) {
     ui.open(ui.find);
     return nullptr;
   }
-  const RunRecord& run = *session.shown_a()->run;
+  const RunRecord& run = *session.runs().shown_a()->run;
   const views::Cursor at = views::cursor(selection, run);
   const std::vector<std::int32_t> starts =
       TokenQuery::parse(selection.find).find(run, at.layer, at.kv_head, at.q).starts;
@@ -41,7 +41,7 @@ nlohmann::json step(Session& session, UiState& ui, int direction) {
 nlohmann::json set(Session& session, const nlohmann::json& arguments) {
   views::Selection& selection = session.selection();
   selection.find = text_argument(arguments, "text");
-  const RunRecord& run = *session.shown_a()->run;
+  const RunRecord& run = *session.runs().shown_a()->run;
   const views::Cursor at = views::cursor(selection, run);
   const TokenHits hits = TokenQuery::parse(selection.find).find(run, at.layer, at.kv_head, at.q);
   return {{"tokens", hits.tokens.size()}, {"places", hits.starts.size()}};
@@ -50,7 +50,7 @@ nlohmann::json set(Session& session, const nlohmann::json& arguments) {
 }  // namespace
 
 void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  const auto shown = [&session] { return session.shown_a() != nullptr; };
+  const auto shown = [&session] { return session.runs().shown_a() != nullptr; };
   registry.add(
       {"find.open", "Find tokens by text or by state", "Select", "/ Ctrl+F", "", shown, [&ui] { ui.open(ui.find); }});
   registry.add({"find.next", "Next match", "Select", "N", "", shown, [&session, &ui] { return step(session, ui, 1); }});

@@ -26,7 +26,7 @@ void export_heads_of_a(Session& session, UiState& ui, const nlohmann::json& argu
   const bool overwrite = flag_argument(arguments, "overwrite", false);
   session.files().in_background(
       "export heads",
-      [&session, run = session.shown_a()->run, selection, sizes, target = format + ":" + path, path, overwrite,
+      [&session, run = session.runs().shown_a()->run, selection, sizes, target = format + ":" + path, path, overwrite,
        text]() -> Worker::Finish {
         const HeadTarget wanted = parse_head_target(target, "format", true);
         std::string message = text + ": " + path;

@@ -99,19 +99,19 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
        nullptr, [&session](const nlohmann::json& arguments) {
          const PolicySpec policy = changed_policy(session.parameters().policy, arguments);
          // First, so that no other gate is loaded for the policy meanwhile.
-         if (has_argument(arguments, "gate")) session.use_gate(text_argument(arguments, "gate"));
-         session.set_policy(policy);
+         if (has_argument(arguments, "gate")) session.policy().use_gate(text_argument(arguments, "gate"));
+         session.policy().set(policy);
          return session.parameters().policy.to_string();
        }});
   registry.add({"policy.budgets", "Set the budgets of heads", "Policy", "", "path: file | text: text", nullptr,
                 [&session](const nlohmann::json& arguments) {
-                  session.set_budgets(has_argument(arguments, "path")
-                                          ? read_text_file(text_argument(arguments, "path"), kMaxTypedBytes)
-                                          : text_argument(arguments, "text"));
+                  session.policy().set_budgets(has_argument(arguments, "path")
+                                                   ? read_text_file(text_argument(arguments, "path"), kMaxTypedBytes)
+                                                   : text_argument(arguments, "text"));
                 }});
   registry.add(
       {"policy.one_budget", "Give all heads one budget", "Policy", "", "", nullptr,
-       [&session](const nlohmann::json&) { session.set_budgets(""); },
+       [&session](const nlohmann::json&) { session.policy().set_budgets(""); },
        [&session] { return session.parameters().budgets.empty() ? std::string("all heads have one budget") : ""; }});
   registry.add({"run.max_tokens", "Set how many tokens to generate", "Run", "", "n: number", nullptr,
                 [&session](const nlohmann::json& arguments) {

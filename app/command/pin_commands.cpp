@@ -9,7 +9,7 @@ namespace kvscope::app {
 namespace {
 
 std::vector<PlacedPin> pins_on_show(const Session& session) {
-  if (!session.shown_a()) return {};
+  if (!session.runs().shown_a()) return {};
   return placed_pins(session.selection().pins, run_of(session));
 }
 
@@ -83,8 +83,8 @@ void clear(Session& session, const nlohmann::json& arguments) {
 }
 
 void note_run(Session& session, const nlohmann::json& arguments) {
-  const int id = integer_argument(arguments, "id", session.a() ? session.a()->id : 0);
-  if (!session.find_run(id)) usage_error("id", "no run " + std::to_string(id));
+  const int id = integer_argument(arguments, "id", session.runs().a_id());
+  if (!session.runs().find(id)) usage_error("id", "no run " + std::to_string(id));
   const std::string text = text_argument(arguments, "text");
   if (text.size() > kMaxNote)
     usage_error("text", std::to_string(text.size()) + " bytes", "at most " + std::to_string(kMaxNote));
@@ -99,7 +99,7 @@ void note_run(Session& session, const nlohmann::json& arguments) {
 }  // namespace
 
 void add_pin_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  const auto shown = [&session] { return session.shown_a() != nullptr; };
+  const auto shown = [&session] { return session.runs().shown_a() != nullptr; };
   const auto any = [&session] { return !pins_on_show(session).empty(); };
   registry.add({"pin.toggle", "Pin or unpin the selected token", "Pins", "P",
                 "layer, kv_head, token: numbers (the cursor)", shown,

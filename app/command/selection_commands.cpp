@@ -22,9 +22,9 @@ int next_eviction(const RunRecord& run, const views::Selection& selection, int q
 class Scrubber {
  public:
   explicit Scrubber(Session& session) : session_(session) {}
-  int last() const { return session_.shown_a()->run->n_tokens() - 1; }
-  int q() const { return views::cursor(session_.selection(), *session_.shown_a()->run).q; }
-  const RunRecord& run() const { return *session_.shown_a()->run; }
+  int last() const { return session_.runs().shown_a()->run->n_tokens() - 1; }
+  int q() const { return views::cursor(session_.selection(), *session_.runs().shown_a()->run).q; }
+  const RunRecord& run() const { return *session_.runs().shown_a()->run; }
   views::Selection& selection() { return session_.selection(); }
   void go(int q) {
     selection().play.on = false;
@@ -33,7 +33,7 @@ class Scrubber {
   void go_live() { views::follow_end(selection(), run()); }
   void step(int by) { go(q() + by); }
   void step_event(int direction) {
-    const int at = next_eviction(*session_.shown_a()->run, session_.selection(), q(), direction);
+    const int at = next_eviction(*session_.runs().shown_a()->run, session_.selection(), q(), direction);
     if (at >= 0) go(at);
   }
 
@@ -44,7 +44,7 @@ class Scrubber {
 }  // namespace
 
 void add_selection_commands(CommandRegistry& registry, Session& session, UiState&) {
-  const auto scrubbing = [&session] { return session.shown_a() != nullptr; };
+  const auto scrubbing = [&session] { return session.runs().shown_a() != nullptr; };
   const auto add = [&](const char* id, const char* title, const char* group, const char* shortcut, auto action) {
     registry.add({id, title, group, shortcut, "", scrubbing, action});
   };
@@ -52,8 +52,8 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
     auto& selection = session.selection();
     selection.*member = ((selection.*member + by) % n + n) % n;
   };
-  const auto n_layers = [&session] { return std::max(1, session.shown_a()->run->model.n_layers); };
-  const auto n_heads = [&session] { return std::max(1, session.shown_a()->run->model.n_kv_heads); };
+  const auto n_layers = [&session] { return std::max(1, session.runs().shown_a()->run->model.n_layers); };
+  const auto n_heads = [&session] { return std::max(1, session.runs().shown_a()->run->model.n_kv_heads); };
   add("selection.layer_next", "Next layer", "Select", "]", [=] { move(&views::Selection::layer, 1, n_layers()); });
   add("selection.layer_prev", "Previous layer", "Select", "[", [=] { move(&views::Selection::layer, -1, n_layers()); });
   add("selection.head_next", "Next KV head", "Select", "Shift+]",
@@ -62,7 +62,7 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
       [=] { move(&views::Selection::kv_head, -1, n_heads()); });
   const auto step_token = [&session](int by) {
     views::Selection& selection = session.selection();
-    const RunRecord& run = *session.shown_a()->run;
+    const RunRecord& run = *session.runs().shown_a()->run;
     const std::int32_t from = selection.token >= 0 ? selection.token + by : views::cursor(selection, run).q;
     selection.token = std::clamp(from, 0, run.n_tokens() - 1);
     views::reveal_token(selection, selection.token, run);
@@ -75,7 +75,7 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
                   selection.layer = integer_argument(arguments, "layer", selection.layer);
                   selection.kv_head = integer_argument(arguments, "kv_head", selection.kv_head);
                   selection.token = integer_argument(arguments, "token", selection.token);
-                  session.clamp_selection();
+                  session.runs().clamp_selection();
                 }});
   registry.add({"heads.mark", "Mark heads on the map", "Select", "", "heads: text, such as \"0.1-3 5.0\" (layer.head)",
                 scrubbing, [&session](const nlohmann::json& arguments) {

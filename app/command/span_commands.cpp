@@ -115,7 +115,7 @@ nlohmann::json parse_place(const std::string& text) {
 }
 
 void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  const auto shown = [&session] { return session.shown_a() != nullptr; };
+  const auto shown = [&session] { return session.runs().shown_a() != nullptr; };
   const auto add = [&](const char* id, const char* title, const char* group, const char* shortcut, Action action,
                        const char* arguments = "") {
     registry.add({id, title, group, shortcut, arguments, shown, std::move(action)});

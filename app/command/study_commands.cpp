@@ -1,7 +1,6 @@
 // study.*: studies of sweep and hybrid, what is looked at of them, and the run of a point.
 
 #include <algorithm>
-#include <iterator>
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
@@ -16,7 +15,7 @@ using views::StudyLook;
 constexpr const char* kStudyView = "study";
 
 /// The study on show, or the one of that id.
-int study_argument(const Session& session, const nlohmann::json& arguments) {
+int study_argument(Session& session, const nlohmann::json& arguments) {
   return has_argument(arguments, "id") ? integer_argument(arguments, "id", 0) : session.studies().shown().id;
 }
 
@@ -151,13 +150,13 @@ void add_study_commands(CommandRegistry& registry, Session& session, UiState& ui
                 .title = "Open this point's run",
                 .group = "Study",
                 .shortcut = "Alt+Enter",
-                .run = [&session] { session.open_study_point(); },
-                .why_not = [&session] { return session.why_not_open_point(); }});
+                .run = [&session] { session.point().open(); },
+                .why_not = [&session] { return session.point().why_not(); }});
   registry.add({.id = "study.open_model",
                 .title = "Open the study's model",
                 .group = "Study",
                 .enabled = [&session] { return session.studies().point() != nullptr && !session.run_in_progress(); },
-                .run = [&session] { session.open_study_model(); }});
+                .run = [&session] { session.point().open_model(); }});
   add("study.find_text", "Locate this point's text", "", "path: file",
       [&session, &ui](const nlohmann::json& arguments) { find_text(session, ui, arguments); });
 }

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const StudyForm& form_of(const Session& session, const std::string& command) {
-  const auto& forms = session.study_forms();
+  const auto& forms = session.study_jobs().forms();
   const auto found = std::ranges::find(forms, command, &StudyForm::command);
   if (found != forms.end()) return *found;
   std::string names;
@@ -80,8 +80,8 @@ std::vector<std::string> words_of(const Session& session, const UiState& ui, con
 }
 
 void show_form(const Session& session, UiState& ui, const nlohmann::json& arguments) {
-  std::string command = ui.study_command.empty() && !session.study_forms().empty()
-                            ? session.study_forms().front().command
+  std::string command = ui.study_command.empty() && !session.study_jobs().forms().empty()
+                            ? session.study_jobs().forms().front().command
                             : ui.study_command;
   if (has_argument(arguments, "command")) command = text_argument(arguments, "command");
   const StudyForm& form = form_of(session, command);
@@ -155,7 +155,7 @@ void choose_path(const Session& session, UiState& ui, const nlohmann::json& argu
 }  // namespace
 
 void add_study_job_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  const auto has_forms = [&session] { return !session.study_forms().empty(); };
+  const auto has_forms = [&session] { return !session.study_jobs().forms().empty(); };
   const auto has_jobs = [&session] { return !session.study_jobs().all().empty(); };
   const auto id_of = [&session](const nlohmann::json& arguments) {
     const auto& all = session.study_jobs().all();

@@ -24,9 +24,9 @@ void AttentionProbe::keep(Known known) {
   if (known_.size() > kMostKept) known_.pop_back();
 }
 
-void AttentionProbe::poll(const std::shared_ptr<const RunRecord>& run, int layer, int token) {
+void AttentionProbe::poll(const views::ShownRun* a, const views::Selection& at) {
   if (!std::exchange(asked_.wanted, false)) return;
-  const Known now = run && !run->ids.empty() && token >= 0 ? look(run, layer, token) : Known{};
+  const Known now = a && !a->run->ids.empty() && at.token >= 0 ? look(a->run, at.layer, at.token) : Known{};
   if (asked_.answer == now.answer && asked_.why_not == now.why_not) return;
   asked_.answer = now.answer;
   asked_.why_not = now.why_not;

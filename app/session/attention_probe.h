@@ -1,6 +1,5 @@
 #pragma once
-// What later queries give to the token that somebody looks at: asked of the engine when it has nothing else to do, and kept for
-// those who come back to it.
+// What later queries give to the selected token: asked of the engine when it has nothing else to do, and kept.
 
 #include <cstdint>
 #include <deque>
@@ -18,9 +17,8 @@ class AttentionProbe {
 
   /// What the views are given: they set `wanted`.
   views::AskedAttention& asked() { return asked_; }
-  /// After a frame, with A as it is shown (null: nothing): asks what was looked at and is not known. A change of what the views
-  /// are given is worth another frame.
-  void poll(const std::shared_ptr<const RunRecord>& run, int layer, int token);
+  /// After a frame, with A as it is shown (null: nothing): asks what was looked at and is not known.
+  void poll(const views::ShownRun* a, const views::Selection& at);
 
  private:
   struct Key {

@@ -1,5 +1,5 @@
 #pragma once
-// A chat with turns: what was said so far, and what of it the next run is asked to answer.
+// A chat with turns, and what of it the next run is asked to answer.
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -20,14 +20,13 @@ struct Conversation {
   std::optional<bool> thinking;    // nothing: as the template does by itself
   bool operator==(const Conversation&) const = default;
 
-  /// What a run is asked: the turns with `draft` behind them as the user's next; if there is no draft, up to the user's last
-  /// turn, which is then answered anew. Empty if nobody has said anything.
+  /// What a run is asked: the turns and `draft` as the user's next. Without a draft, the turns up to the user's last.
   std::vector<ChatMessage> messages(const std::string& draft) const;
   /// The user's turn that these end with: `draft`, or the last.
   const std::string& asked(const std::string& draft) const;
 };
 
-/// The turns with `text` as the answer to the last: in the place of the one it has, or behind the user's.
+/// The turns with `text` as the answer to the last: in the place of the one it has, or after the user's.
 std::vector<ChatMessage> with_answer(std::vector<ChatMessage> turns, const std::string& text);
 
 nlohmann::json to_json(const Conversation& conversation);

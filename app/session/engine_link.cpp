@@ -5,12 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/session/rate_text.h"
 #include "app/support/usage.h"
 #include "engine/core/protocol/events.h"
-#include "engine/core/support/error.h"
 #include "engine/core/support/seconds_since.h"
-#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 
@@ -109,6 +106,14 @@ void EngineLink::load(const std::string& path) {
   if (state_ != EngineState::dead) request_load();
 }
 
+bool EngineLink::reload_with(std::vector<std::string> gates) {
+  if (gates == gates_to_load()) return false;
+  check_idle();
+  set_gates(std::move(gates));
+  load(std::string(model_path()));
+  return true;
+}
+
 void EngineLink::request_load() {
   cancel_question();
   state_ = EngineState::loading;
@@ -138,7 +143,7 @@ bool has_weights_of(const ModelInfo& model, const std::string& name, const std::
 
 std::string EngineLink::why_not_ask(const RunRecord& run) const {
   if (run_in_progress()) return "Available when the run ends.";
-  if (state_ == EngineState::loading || state_ == EngineState::starting) return "The model is loading ...";
+  if (is_loading()) return "The model is loading ...";
   if (!model_) return "This needs the model. Open " + run.model.name + " first.";
   if (!has_weights_of(*model_, run.model.name, run.model.weights_hash))
     return "This run used another model. Open " + run.model.name + ".";
@@ -183,9 +188,7 @@ void EngineLink::cancel_run() {
 // ------------------------------------------------------------------------------------------------ what it says
 
 std::string EngineLink::silence() const {
-  const bool has_to_do =
-      run_in_progress() || question_pending() || state_ == EngineState::starting || state_ == EngineState::loading;
-  if (!client_ || !has_to_do) return "";
+  if (!client_ || !(run_in_progress() || question_pending() || is_loading())) return "";
   const auto silent = std::chrono::steady_clock::now() - std::max(asked_at_, heard_->load());
   if (silent < kSilence) return "";
   return "no answer from the engine for " +
@@ -324,10 +327,8 @@ void EngineLink::request_failed(const nlohmann::json& event) {
   const Error error = protocol::error_from_event(event);
   const int id = event.value("id", -1);
   messages_.log(std::string("error: ") + error.what());
-  if (id == load_request_) {
-    load_failed(error);
-    return;
-  } else if (id == run_request_) {
+  if (id == load_request_) return load_failed(error);
+  if (id == run_request_) {
     run_request_ = -1;
     state_ = EngineState::ready;
     messages_.add_banner({.kind = Banner::Kind::error, .text = std::string("The run failed. ") + error.what()});

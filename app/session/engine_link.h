@@ -1,6 +1,5 @@
 #pragma once
-// The engine's life: started, greeting, loading a model, running, dead, started again. Facts of a run are passed on as
-// they come; whatever goes wrong is a message.
+// The engine's life: started, loading a model, running, dead, started again. What goes wrong is a message.
 
 #include <atomic>
 #include <chrono>
@@ -18,14 +17,21 @@
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/record/run_request.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 
 enum class EngineState { none, starting, loading, ready, running, dead };
 std::string_view to_string(EngineState state);
 
-/// Whether `model` is the one that is told by hash, or by name where one of the hashes is not known.
+/// Whether `model` has that hash, or that name where one of the hashes is not known.
 bool has_weights_of(const ModelInfo& model, const std::string& name, const std::string& weights_hash);
+
+/// "133 tok/s", "2.4 tok/s", "0.21 tok/s": a slow run has a rate too.
+inline std::string rate_text(double tokens_per_s) {
+  const int decimals = tokens_per_s < 0.1 ? 3 : tokens_per_s < 1 ? 2 : tokens_per_s < 10 ? 1 : 0;
+  return fixed_text(tokens_per_s, decimals) + " tok/s";
+}
 
 struct TaskProgress {
   std::string phase, text;
@@ -59,6 +65,8 @@ class EngineLink {
   /// Loads a model, starting the engine first if there is none. If it cannot be loaded, the one that was is again, with
   /// its gates. Throws Error (usage) while a run is in progress.
   void load(const std::string& path);
+  /// Loads its model again with these gates. False if it has them, in this order. Throws as load().
+  bool reload_with(std::vector<std::string> gates);
   /// Of the next load: files and folders with gates. Those that are asked for go before those beside the model.
   void set_gates(std::vector<std::string> gates) { options_.load.gates = std::move(gates); }
   const std::vector<std::string>& gates_to_load() const { return options_.load.gates; }
@@ -70,13 +78,12 @@ class EngineLink {
   void check_ready() const;
   /// `record`: what its facts are added to.
   void begin_run(const RunRequest& request, RunRecord record);
-  /// Asks the engine to go on under this policy from the next step of the run in progress on. What came of it is an
-  /// event of the run, or a line in the log.
+  /// Of the run in progress, from its next step on. What came of it is an event of the run, or a line in the log.
   void change_policy(const PolicySpec& policy);
   void cancel_run();
 
-  /// A question beside the runs, one at a time; the engine must be ready. `answer` gets the `done` event, or nothing and why; neither
-  /// if it was cancelled, as a run or a load that begins does.
+  /// A question between runs, one at a time; the engine must be ready. `answer` gets the `done` event, or nothing and why;
+  /// neither if it was cancelled: a run or a load that begins does that.
   using Answer = std::function<void(const nlohmann::json* done, const std::string& why_not)>;
   void ask(const protocol::Request& question, Answer answer);
   bool question_pending() const { return question_ >= 0; }
@@ -85,6 +92,8 @@ class EngineLink {
   void cancel_question();
 
   EngineState state() const { return state_; }
+  /// Or starting.
+  bool is_loading() const { return state_ == EngineState::loading || state_ == EngineState::starting; }
   bool run_in_progress() const { return run_request_ >= 0; }
   /// The last run ended with its engine, or with its restart.
   bool run_cut_off() const { return run_cut_off_; }

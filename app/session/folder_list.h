@@ -1,7 +1,6 @@
 #pragma once
 // What is in a folder, listed in the background: a disk that sleeps or hangs costs no frame.
 
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>

@@ -12,9 +12,6 @@ constexpr std::size_t kMostTexts = 4;  // texts; of SmolLM2 and 1000 tokens 0.36
 
 }  // namespace
 
-GateProbe::GateProbe(EngineLink& engine, std::function<void()> answered)
-    : engine_(engine), answered_(std::move(answered)) {}
-
 GateProbe::Key GateProbe::key_of(const RunRecord& run) const {
   const std::uint64_t ids =
       fnv1a64({reinterpret_cast<const char*>(run.ids.data()), run.ids.size() * sizeof run.ids[0]});
@@ -52,7 +49,7 @@ std::shared_ptr<const ScoresOfGates> GateProbe::look(const std::shared_ptr<const
 }
 
 void GateProbe::poll() {
-  if (!wanted_ || engine_.question_pending()) return;  // of somebody else: its end brings the next poll
+  if (!wanted_ || engine_.question_pending()) return;  // another one: its end brings the next poll
   why_not_ = engine_.why_not_ask(*wanted_);
   if (why_not_.empty()) return ask(*wanted_);
   wanted_ = nullptr;

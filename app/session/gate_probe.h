@@ -1,6 +1,6 @@
 #pragma once
-// What the engine's gates say of a run that did not record their scores: asked when the engine has nothing else to do, so that
-// one dense run is previewed under every policy.
+// Scores of a run by the engine's gates, asked when the engine has nothing else to do: one dense run is previewed under
+// every policy.
 
 #include <cstdint>
 #include <deque>
@@ -17,12 +17,12 @@ namespace kvscope::app {
 class GateProbe {
  public:
   /// `answered`: what was waited for is known, or why it will not be.
-  GateProbe(EngineLink& engine, std::function<void()> answered);
+  GateProbe(EngineLink& engine, std::function<void()> answered) : engine_(engine), answered_(std::move(answered)) {}
 
   /// Scores of the run's tokens by the gates that the engine has, or null: then they are asked for, by poll(), as soon as
   /// the engine is free. why_not() says why they cannot be had.
   std::shared_ptr<const ScoresOfGates> look(const std::shared_ptr<const RunRecord>& run);
-  /// Nobody waits for an answer any more. What is under way goes on, and is kept.
+  /// The answer is not waited for any more. What is under way goes on, and is kept.
   void forget() { wanted_ = nullptr; }
   bool pending() const { return wanted_ != nullptr; }
   const std::string& why_not() const { return why_not_; }

@@ -6,12 +6,8 @@
 #include <utility>
 
 #include "engine/core/files/gate/gate_name.h"
-#include "engine/core/policy/policy.h"
 
 namespace kvscope::app {
-
-ModelGates::ModelGates(Revision& revision, Worker& background, std::function<void()> on_found)
-    : revision_(revision), background_(background), on_found_(std::move(on_found)) {}
 
 void ModelGates::look(const std::string& model_path, const std::vector<std::string>& given) {
   if (model_path != model_path_) found_.clear(), known_ = false;

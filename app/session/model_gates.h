@@ -14,10 +14,10 @@ namespace kvscope::app {
 class ModelGates {
  public:
   /// `background` reads them; on_found is called on poll()'s thread when they are there.
-  ModelGates(Revision& revision, Worker& background, std::function<void()> on_found);
+  ModelGates(Revision& revision, Worker& background, std::function<void()> on_found)
+      : revision_(revision), background_(background), on_found_(std::move(on_found)) {}
 
-  /// Those of this folder from now on, and before them the files of `given`. A folder that is on another machine has none that
-  /// we know of.
+  /// Those of this folder from now on, and before them the files of `given`. A folder on another machine has none.
   void look(const std::string& model_path, const std::vector<std::string>& given);
   /// One more of the present folder, before the others; takes the place of one of the same path.
   void add(const GateFacts& gate);

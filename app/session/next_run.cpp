@@ -30,7 +30,6 @@ void NextRun::set(Parameters parameters) {
   parameters_ = std::move(parameters);
   if (parameters_.policy.budget) last_budget_ = parameters_.policy.budget;
   count_prompt();
-  revision_.rise();
 }
 
 void NextRun::set_policy(const PolicySpec& policy) {
@@ -42,7 +41,6 @@ void NextRun::set_policy(const PolicySpec& policy) {
 void NextRun::set_prompt(std::string text) {
   parameters_.prompt = std::move(text);
   count_prompt();
-  revision_.rise();
 }
 
 // A few counts: each guess is the share of the text that would be right if its tokens were of one length. Counted at once,
@@ -66,7 +64,6 @@ void NextRun::shorten_prompt(int most) {
 void NextRun::set_raw(bool raw) {
   parameters_.raw = raw;
   count_prompt();
-  revision_.rise();
 }
 
 void NextRun::set_max_tokens(int n) {
@@ -77,7 +74,6 @@ void NextRun::set_max_tokens(int n) {
 void NextRun::set_chat(Conversation chat) {
   parameters_.chat = std::move(chat);
   count_prompt();
-  revision_.rise();
 }
 
 void NextRun::set_stop(std::vector<std::string> stop) {
@@ -95,7 +91,6 @@ void NextRun::sent() {
 void NextRun::answered(const std::string& text) {
   parameters_.chat.turns = with_answer(std::move(parameters_.chat.turns), text);
   count_prompt();
-  revision_.rise();
 }
 
 void NextRun::edit_turn(int index) {
@@ -105,7 +100,6 @@ void NextRun::edit_turn(int index) {
   parameters_.prompt = turns[static_cast<std::size_t>(index)].content;
   turns.resize(static_cast<std::size_t>(index));
   count_prompt();
-  revision_.rise();
 }
 
 const std::string& NextRun::asked() const {
@@ -134,7 +128,6 @@ void NextRun::read_tokenizer(const std::string& model_path, std::function<void(c
           if (!words->chat) parameters_.raw = true;
           if (had_chat && parameters_.raw && no_chat) no_chat(words->chat_refusal);
           count_prompt();
-          revision_.rise();
         };
       },
       [this, model_path](const std::string&) {  // the engine reads it too and says what is wrong
@@ -156,6 +149,7 @@ std::size_t NextRun::prompt_bytes() const {
 void NextRun::count_prompt() {
   prompt_tokens_ = -1;
   ++to_count_;
+  revision_.rise();
   if (!words_ || (!parameters_.raw && !words_->chat) || prompt_bytes() > kMaxCounted) return;
   if (prompt_bytes() <= kCountedAtOnce) {
     prompt_tokens_ = count(*words_, parameters_, chat_options());
@@ -227,41 +221,6 @@ RunRequest NextRun::request() const {
   request.sampling = parameters_.sampling;
   request.output_error = parameters_.output_error && why_not_measurable(request.policy).empty();
   return request;
-}
-
-RunRequest NextRun::decode_again(const RunRecord& run) const {
-  RunRequest again = request();
-  again.messages.clear();  // its tokens are said
-  again.prompt = run.prompt_text;
-  again.prompt_ids.assign(run.ids.begin(), run.ids.begin() + run.prompt_len);
-  again.sampling = run.sampling;
-  again.max_tokens = std::max(0, run.n_positions - run.prompt_len);
-  return again;
-}
-
-RunRequest NextRun::go_on(const RunRecord& run, int q) const {
-  RunRequest on = request();
-  on.prompt = run.prompt_text;
-  on.messages.clear();
-  on.raw = true;
-  on.chat = {};
-  on.prompt_ids.assign(run.ids.begin(), run.ids.begin() + std::clamp(q + 1, 1, run.n_tokens()));
-  return on;
-}
-
-RunRequest NextRun::replay(const RunRecord& run) const {
-  RunRequest replay = request();
-  replay.messages.clear();
-  replay.prompt = run.prompt_text;
-  replay.max_tokens = std::max(run.n_positions, run.n_tokens()) - run.prompt_len;
-  if (run.prompt_len == run.n_tokens()) {
-    replay.prompt_ids = run.ids;
-    replay.chunk = std::max(1, run.chunk);  // as the run that it is held against
-    return replay;
-  }
-  replay.prompt_ids.assign(run.ids.begin(), run.ids.begin() + run.prompt_len);
-  replay.answer_ids.emplace(run.ids.begin() + run.prompt_len, run.ids.end());
-  return replay;
 }
 
 }  // namespace kvscope::app

@@ -18,7 +18,7 @@
 
 namespace kvscope::app {
 
-/// All but the prompt. What is added here is kept and undone once it stands in app/workspace/state_fields.h.
+/// All but the prompt. What is added here is kept and undone once it is in app/workspace/state_fields.h.
 struct RunSettings {
   bool raw = true;
   PolicySpec policy;
@@ -38,7 +38,7 @@ class NextRun {
   /// `background` reads tokenizers.
   NextRun(Revision& revision, Worker& background);
 
-  /// Of a window that nobody has used yet.
+  /// Of a new window.
   static Parameters defaults();
   const Parameters& parameters() const { return parameters_; }
   void set(Parameters parameters);
@@ -63,14 +63,13 @@ class NextRun {
   void sent();
   /// The assistant's answer to the last turn, or what is now known of it.
   void answered(const std::string& text);
-  /// The user's turn `index` is the draft again; it and all behind it are gone. Throws Error (usage) for another turn.
+  /// The user's turn `index` is the draft again; it and all after it are gone. Throws Error (usage) for another turn.
   void edit_turn(int index);
 
-  /// Counts the prompt with the tokenizer of the model's folder from now on, if it can be read from here. A model that has
-  /// no chat template, or one that is refused, gets the prompt as it is; no_chat is called where that was not so before,
-  /// with chat_refusal().
+  /// Counts the prompt with the tokenizer of the model's folder from now on, if it can be read. A model without a usable chat
+  /// template gets the prompt as it is; no_chat is called with chat_refusal() if that was not so before.
   void read_tokenizer(const std::string& model_path, std::function<void(const std::string&)> no_chat = nullptr);
-  /// It has not come to its end yet: nobody knows how long the prompt is, and so not which budget a share of it would be.
+  /// It has not come to its end yet: how long the prompt is, and so what a share of it would be, is not known.
   bool reads_tokenizer() const { return reads_tokenizer_; }
   /// The model has a chat template that can be used. False while that is not known.
   bool has_chat() const { return words_ && words_->chat; }
@@ -85,14 +84,6 @@ class NextRun {
   int prompt_tokens() const { return prompt_tokens_; }  // -1 while not known
   int n_positions() const;                              // prompt and answer to come; 0 while not known
   RunRequest request() const;
-  /// The prompt and the sampling of `run`, under the present policy.
-  RunRequest decode_again(const RunRecord& run) const;
-  /// Goes on from the tokens of `run` up to query q, all of which are its prompt, under the present policy. A chat's template
-  /// is not written again. The engine reads all of it anew: it keeps no cache from run to run.
-  RunRequest go_on(const RunRecord& run, int q) const;
-  /// The tokens of `run`, teacher-forced, under the present policy: its prompt as a run has it, then its answer; the
-  /// whole text under the policy if there is no answer.
-  RunRequest replay(const RunRecord& run) const;
 
  private:
   struct Words {

@@ -12,7 +12,7 @@ namespace kvscope::app {
 namespace {
 
 Remedy open_model_of(const Session& session, const ModelInfo& model) {
-  const std::string path = session.folder_of(model);
+  const std::string path = session.model().folder_of(model);
   if (path.empty() || path == session.engine().model_path()) return {"Open a model ...", "model.open"};
   return {"Open " + model.name, "model.open", {{"path", path}}};
 }
@@ -21,29 +21,20 @@ Remedy open_model_of(const Session& session, const ModelInfo& model) {
 std::optional<Obstacle> of_engine(const Session& session) {
   const EngineLink& engine = session.engine();
   if (engine.run_in_progress()) return Obstacle{.text = "A run is in progress.", .remedies = {}, .passes = true};
-  const Obstacle loading{.text = "The model is loading.", .remedies = {}, .passes = true};
-  switch (engine.state()) {
-    case EngineState::starting:
-    case EngineState::loading:
-      return loading;
-    case EngineState::dead:
-      return Obstacle{.text = "The engine has stopped.", .remedies = {{"Restart engine", "engine.restart"}}};
-    case EngineState::none:
-    case EngineState::ready:
-    case EngineState::running:
-      break;
-  }
-  if (session.reads_model_folder()) return loading;
+  if (engine.state() == EngineState::dead)
+    return Obstacle{.text = "The engine has stopped.", .remedies = {{"Restart engine", "engine.restart"}}};
+  if (engine.is_loading() || session.model().reads_folder())
+    return Obstacle{.text = "The model is loading.", .remedies = {}, .passes = true};
   if (engine.model() && engine.state() == EngineState::ready) return std::nullopt;
   Obstacle none{.text = "No model is open.", .remedies = {{"Open a model ...", "model.open"}}};
-  if (session.a()) none.remedies[0] = open_model_of(session, session.a()->run->model);
+  if (session.runs().a()) none.remedies[0] = open_model_of(session, session.runs().a()->run->model);
   return none;
 }
 
-/// Another model reads other words in the same ids, or none, and its evictions are not to be held against A's.
+/// Another model reads other words in the same ids, or none, and its evictions are not to be compared with A's.
 std::optional<Obstacle> of_other_model(const Session& session) {
-  if (!session.engine().model() || !session.a()) return std::nullopt;
-  const ModelInfo &open = *session.engine().model(), &of_a = session.a()->run->model;
+  if (!session.engine().model() || !session.runs().a()) return std::nullopt;
+  const ModelInfo &open = *session.engine().model(), &of_a = session.runs().a()->run->model;
   if (has_weights_of(open, of_a.name, of_a.weights_hash)) return std::nullopt;
   const std::string text = open.name == of_a.name
                                ? "The open model is also named " + of_a.name + ", but its weights differ from A's."
@@ -62,18 +53,19 @@ RunQuestion question(const Session& session, RunKind kind) {
                        .prompt_tokens = session.next_run().prompt_tokens(),
                        .new_tokens = session.parameters().max_tokens,
                        .max_positions = model.max_positions};
-  if (kind == RunKind::start || !session.a()) return question;
-  const RunRecord& a = *session.a()->run;
+  if (kind == RunKind::start || !session.runs().a()) return question;
+  const RunRecord& a = *session.runs().a()->run;
   question.prompt_tokens = a.prompt_len;
   question.new_tokens = std::max(a.n_positions, a.n_tokens()) - a.prompt_len;
-  if (kind == RunKind::replay_as_b && session.shown_b()) question.policy = session.shown_b()->run->policy.closed();
+  if (kind == RunKind::replay_as_b && session.runs().shown_b())
+    question.policy = session.runs().shown_b()->run->policy.closed();
   return question;
 }
 
 /// A gate that is here and fits may still have to be asked for: one that changes the weights is never loaded unasked.
 std::vector<Remedy> gates_for(const Session& session, const PolicySpec& policy) {
   std::vector<Remedy> remedies;
-  for (const GateFacts& gate : session.gates().found()) {
+  for (const GateFacts& gate : session.policy().gates().found()) {
     if (!gate.fits() || !reads_gate(policy, gate.kind) || remedies.size() == 2) continue;
     remedies.push_back(
         {"Load " + gate_title(gate), "policy.set", {{"policy", policy.written()}, {"gate", gate.gate.name}}});
@@ -84,7 +76,7 @@ std::vector<Remedy> gates_for(const Session& session, const PolicySpec& policy) 
 
 Obstacle of_problem(const Session& session, RunKind kind, const RunQuestion& asked, const RunProblem& problem) {
   Obstacle obstacle{.text = problem.text};
-  // B's policy stands as it was run; only the panel's can be changed by a click.
+  // B's policy stays as it was run; only the panel's can be changed by a click.
   if (kind == RunKind::replay_as_b) return obstacle;
   if (problem.policy) obstacle.remedies = {{problem.remedy, "policy.set", {{"policy", problem.policy->written()}}}};
   if (problem.new_tokens && kind == RunKind::start)
@@ -105,8 +97,8 @@ Obstacle of_problem(const Session& session, RunKind kind, const RunQuestion& ask
 
 std::vector<Obstacle> obstacles(const Session& session, RunKind kind) {
   if (auto obstacle = of_engine(session)) return {*std::move(obstacle)};
-  if (kind != RunKind::start && !session.shown_a()) return {{.text = "There is no run yet."}};
-  if (kind == RunKind::replay_as_b && !session.shown_b()) return {{.text = "There is no run B."}};
+  if (kind != RunKind::start && !session.runs().shown_a()) return {{.text = "There is no run yet."}};
+  if (kind == RunKind::replay_as_b && !session.runs().shown_b()) return {{.text = "There is no run B."}};
   if (kind != RunKind::start) {
     if (auto obstacle = of_other_model(session)) return {*std::move(obstacle)};
   }

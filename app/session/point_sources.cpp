@@ -1,7 +1,5 @@
 // What this machine has of a point of a study: the file of its text, its gates, its model.
 
-#include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "app/catalog/models.h"
@@ -22,8 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostText = 256u << 20;
 
-/// Where a text of that name may lie: as it was named, beside the study and where recipes have theirs, where somebody has
-/// pointed to.
+/// Where a text of that name may be: as it was named, beside the study, where recipes have theirs, among the given texts.
 std::vector<fs::path> places_of(const std::string& text, const PointPlace& place) {
   std::vector<fs::path> paths(place.texts.begin(), place.texts.end());
   const fs::path named(text), folder = fs::path(place.study).parent_path();

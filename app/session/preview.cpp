@@ -6,9 +6,6 @@
 
 namespace kvscope::app {
 
-Preview::Preview(std::function<void()> wake, std::function<void()> answered)
-    : answered_(std::move(answered)), worker_(std::move(wake)) {}
-
 void Preview::clear() {
   ++ticket_;  // an answer that is under way comes too late
   run_ = nullptr;

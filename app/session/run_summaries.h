@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "app/session/revision.h"
-#include "app/session/run_list.h"
+#include "app/session/runs.h"
 #include "app/session/worker.h"
 #include "engine/core/study/measure/oracle.h"
 
@@ -33,7 +33,7 @@ class RunSummaries {
   };
   Revision& revision_;
   std::map<int, Known> known_;  // by the entry's id
-  Worker worker_;               // of its own: minutes of counting must not hold up a file
+  Worker worker_;               // another one: minutes of counting must not hold up a file
 };
 
 }  // namespace kvscope::app

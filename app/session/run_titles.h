@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/session/run_list.h"
+#include "app/session/runs.h"
 
 namespace kvscope::app {
 
@@ -15,9 +15,8 @@ struct RunTitle {
 };
 
 /// By the runs' ids. A run's name comes first; then what it took its tokens from ("replay of run 1", "fork of run 1 at query
-/// 120"; of a run that is not in the list, what that was called); then the policy with its budget, its gate, and the parameters that are not at their defaults or differ among the
-/// runs of that policy; of runs that are equal in all of this the sampling and the model where these differ, and else the
-/// order: "1 of 2 alike".
+/// 120"); then the policy with its budget, its gate, and the parameters that are not at their defaults or differ among the runs
+/// of that policy; of runs that are equal in all of this the sampling and the model where these differ, or "1 of 2 alike".
 std::map<int, RunTitle> run_titles(const std::vector<RunEntry>& runs);
 
 /// What a run is called where no other is beside it: "KVpop 25 % (kvpop-mlstm), window 32".

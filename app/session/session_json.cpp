@@ -142,20 +142,20 @@ nlohmann::json Session::state() const {
   parameters["prompt_tokens"] = next_run_.prompt_tokens();
   const TaskProgress& progress = engine_.progress();
   // To scripts that wait for a model it is there once a run may begin.
-  const bool reads = engine_.state() == EngineState::ready && reads_model_folder();
+  const bool reads = engine_.state() == EngineState::ready && model_.reads_folder();
   return {{"engine", app::to_string(reads ? EngineState::loading : engine_.state())},
           {"engine_pid", engine_.pid()},
           {"model", engine_.model() && !reads ? json(engine_.model()->name) : json()},
-          {"gates", gate_names(gates_)},
-          {"gate", used_gate() ? json(used_gate()->gate.name) : json()},
+          {"gates", gate_names(policy_.gates())},
+          {"gate", policy_.gate() ? json(policy_.gate()->gate.name) : json()},
           {"running", run_in_progress()},
           {"runs", runs},
-          {"removed", removed_runs()},
-          {"a", shown_json(shown_a(), a() ? a()->id : 0)},
-          {"b", shown_json(shown_b(), b() ? b()->id : 0)},
-          {"divergence", divergence()},
+          {"removed", runs_.removed_ids()},
+          {"a", shown_json(runs_.shown_a(), runs_.a_id())},
+          {"b", shown_json(runs_.shown_b(), runs_.b_id())},
+          {"divergence", runs_.divergence()},
           {"selection", selection_json(selection_)},
-          {"pins", pins_json(selection_, shown_a())},
+          {"pins", pins_json(selection_, runs_.shown_a())},
           {"studies", studies_json(studies_, selection_.study)},
           {"study_jobs", study_jobs_json(study_jobs_)},
           {"parameters", parameters},

@@ -14,17 +14,8 @@
 namespace kvscope::app {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// Between two looks at a file that grows; of one that does not, the pause doubles.
 constexpr std::chrono::milliseconds kFollow{500}, kFollowAtMost{8000};
-
-/// One file has one name: the next start may begin elsewhere.
-std::string absolute(const std::string& path) {
-  std::error_code error;
-  const fs::path full = fs::absolute(path, error);
-  return error ? path : full.lexically_normal().string();
-}
 
 void require_study(const StudyTable& table, const std::string& path) {
   if (!has_known_column(table))
@@ -51,7 +42,7 @@ Studies::Studies(std::string program, Files& files, Messages& messages, Revision
       selection_(selection) {}
 
 void Studies::open(const std::string& name, std::function<void()> opened, std::function<void()> otherwise) {
-  const std::string path = absolute(name);
+  const std::string path = full_path(name);
   files_.in_background("open " + path, [this, path, opened, otherwise]() -> Worker::Finish {
     auto table = std::make_shared<std::optional<StudyTable>>(otherwise ? read_study_source(path, program_)
                                                                        : read_studies({path}, program_));
@@ -165,8 +156,11 @@ void Studies::follow_list() {
       continue;
     }
     const int id = ids_.try_emplace(path, static_cast<int>(ids_.size()) + 1).first->second;
-    all.push_back(
-        {.id = id, .path = path, .name = fs::path(path).filename().string(), .table = nullptr, .why_not = ""});
+    all.push_back({.id = id,
+                   .path = path,
+                   .name = std::filesystem::path(path).filename().string(),
+                   .table = nullptr,
+                   .why_not = ""});
     if (const auto fresh = just_read_.extract(path)) {
       all.back().table = fresh.mapped();
     } else {
@@ -198,7 +192,7 @@ void Studies::read(const std::string& path) {
 }
 
 void Studies::add_text(const std::string& path) {
-  const std::string full = absolute(path);
+  const std::string full = full_path(path);
   std::erase(texts_, full);
   texts_.insert(texts_.begin(), full);
   asked_ = {};  // what was looked at is looked at again
@@ -214,7 +208,7 @@ void Studies::look(const EngineLink& engine) {
     return;
   }
   const auto& model = engine.model();
-  const bool is_there = model && engine.state() != EngineState::loading && engine.state() != EngineState::starting;
+  const bool is_there = model && !engine.is_loading();
   wanted_ = {.table = study->table,
              .row = look.point,
              .piece = look.piece,

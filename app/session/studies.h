@@ -1,6 +1,6 @@
 #pragma once
-// The open studies: read beside the window, and what the selected point was measured with. Which are open, and what is
-// looked at, says the selection; this follows it, so that Undo and the next start have them back.
+// The open studies, and what the selected point was measured with. The selection has which are open; this follows it, so that
+// Undo and the next start have them back.
 
 #include <chrono>
 #include <map>

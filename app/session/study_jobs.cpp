@@ -115,8 +115,13 @@ struct StudyJobs::Process {
   std::thread reader;
 };
 
-StudyJobs::StudyJobs(std::string program, std::function<void()> wake, Messages& messages, Revision& revision)
-    : program_(std::move(program)), wake_(wake ? std::move(wake) : [] {}), messages_(messages), revision_(revision) {}
+StudyJobs::StudyJobs(std::string program, std::vector<StudyForm> forms, std::function<void()> wake, Messages& messages,
+                     Revision& revision)
+    : program_(std::move(program)),
+      forms_(std::move(forms)),
+      wake_(wake ? std::move(wake) : [] {}),
+      messages_(messages),
+      revision_(revision) {}
 
 StudyJobs::~StudyJobs() = default;
 

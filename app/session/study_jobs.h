@@ -10,6 +10,7 @@
 
 #include "app/session/engine_link.h"
 #include "app/session/messages.h"
+#include "app/session/study_form.h"
 
 namespace kvscope::app {
 
@@ -35,8 +36,9 @@ std::string_view to_string(StudyJob::State state);
 
 class StudyJobs {
  public:
-  /// `program` is kvscope; `wake` is called from other threads when poll() has something to do.
-  StudyJobs(std::string program, std::function<void()> wake, Messages& messages, Revision& revision);
+  /// `program` is kvscope, `forms` what it may start; `wake` is called from other threads when poll() has something to do.
+  StudyJobs(std::string program, std::vector<StudyForm> forms, std::function<void()> wake, Messages& messages,
+            Revision& revision);
   /// Stops what is running: its journal has what was measured.
   ~StudyJobs();
 
@@ -51,6 +53,7 @@ class StudyJobs {
   void remove(int id);
   void poll();
 
+  const std::vector<StudyForm>& forms() const { return forms_; }
   /// The newest first.
   const std::vector<StudyJob>& all() const { return jobs_; }
   /// Throws Error (usage) for one that is not on the list.
@@ -66,6 +69,7 @@ class StudyJobs {
   void finish(StudyJob& job, int status);
 
   std::string program_;
+  std::vector<StudyForm> forms_;
   std::function<void()> wake_;
   Messages& messages_;
   Revision& revision_;

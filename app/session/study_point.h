@@ -49,7 +49,7 @@ struct PointPlace {
   std::string study;               // its file
   std::string model_path;          // of the open model; empty: none is open
   std::optional<ModelInfo> model;  // null: it is being loaded
-  std::vector<std::string> texts;  // files that somebody has pointed to
+  std::vector<std::string> texts;  // files that the person has pointed to
 };
 /// Looks for text and gates and compares their hashes. Touches the disk: not for the window's thread.
 PointSources find_sources(const MeasuredPoint& point, const PointPlace& place);

@@ -37,15 +37,15 @@ void draw_head(Panel& panel, const RunEntry& entry) {
 
 // A chat shows its own answer among its turns.
 bool has_answer_panel(const Panel& panel) {
-  const RunEntry *a = panel.session.a(), *b = panel.session.b();
+  const RunEntry *a = panel.session.runs().a(), *b = panel.session.runs().b();
   if (!a || a->run->prompt_len == 0) return false;
-  return b || panel.session.parameters().raw || a != panel.session.chat_run();
+  return b || panel.session.parameters().raw || a != panel.session.chat().run();
 }
 
 void draw_answer_panel(Panel& panel) {
   if (!has_answer_panel(panel) || !panel.prompt_editors) return;
   PromptEditors& editors = *panel.prompt_editors;
-  const RunEntry *a = panel.session.a(), *b = panel.session.b();
+  const RunEntry *a = panel.session.runs().a(), *b = panel.session.runs().b();
   section(panel, "Answer");
   const views::FontScope font(panel.theme().fonts.small);
   if (b) {

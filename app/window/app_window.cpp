@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <set>
 
 #include "app/catalog/models.h"
 #include "app/command/app_commands.h"
@@ -293,21 +292,21 @@ void AppWindow::draw_frame() {
   ImGui::NewFrame();
   views::let_shortcuts_press_nothing();
   track_gesture();
-  session_.clamp_selection();
+  session_.runs().clamp_selection();
   views::ViewContext context;
   // Copies: a command that a view runs may change the session while the others still draw.
   views::ShownRun a, b;
-  if (session_.shown_a()) a = *session_.shown_a(), context.a = &a;
-  if (session_.shown_b()) b = *session_.shown_b(), context.b = &b;
-  const std::vector<views::ShownRun> set = runs_of_set(session_.run_list(), session_.selection());
+  if (session_.runs().shown_a()) a = *session_.runs().shown_a(), context.a = &a;
+  if (session_.runs().shown_b()) b = *session_.runs().shown_b(), context.b = &b;
+  const std::vector<views::ShownRun> set = session_.runs().chosen();
   if (!set.empty()) context.set = &set;
   context.selection = &session_.selection();
-  context.attention = &session_.attention();
+  context.attention = &session_.attention().asked();
   const views::OpenStudies studies = session_.studies().open_studies();
   context.studies = &studies;
   context.command = [this](const std::string& id) { panel_.run(id); };
   cockpit_.draw(panel_, context, views_, *time_deck_);
-  session_.ask_attention();
+  session_.attention().poll(session_.runs().shown_a(), session_.selection());
   redraw_at_ = std::exchange(views::redraw_at, views::kNoRedraw);
   if (redraw_at_ <= std::chrono::steady_clock::now()) frames_due_ = std::max(frames_due_, 1);
   look_for_new_owner();
@@ -334,7 +333,7 @@ void AppWindow::draw_frame() {
 
 // Between two frames: characters that were seen, and have come, are added to the fonts.
 void AppWindow::want_glyphs() {
-  for (const RunEntry* run : {session_.a(), session_.b()}) {
+  for (const RunEntry* run : {session_.runs().a(), session_.runs().b()}) {
     if (run) text_->want_tokens(run->id, run->run->pieces.bytes());
   }
   if (!text_->add_glyphs()) return;
@@ -383,7 +382,7 @@ void AppWindow::start_work() {
   workspace_.begin();
   if (opens_model) {
     const bool again = model == workspace_.model() && options_.session.gates.empty();
-    session_.open_model(model, again ? workspace_.gates() : std::vector<std::string>());
+    session_.model().open(model, again ? workspace_.gates() : std::vector<std::string>());
   } else if (!options_.open.empty()) {
     panel_.run("file.open", {{"path", options_.open}});
     session_.engine().start();

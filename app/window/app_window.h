@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "app/command/commands.h"
 #include "app/command/ui_state.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <string_view>
-#include <utility>
 
 #include "app/command/argument_line.h"
 #include "engine/core/support/trim.h"

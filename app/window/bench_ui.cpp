@@ -173,8 +173,8 @@ nlohmann::json AppWindow::bench_frames(const BenchUiOptions& options, std::share
   std::vector<double> own, raster, whole;
   std::uint64_t revision = 1;
   for (int frame = -20; frame < options.frames; ++frame) {  // the first ones make textures and start threads
-    if (growing && frame % kSnapshotEvery == 0) session_.show_growing(growing, ++revision);
-    if (session_.shown_a()) act(session_.selection(), *session_.shown_a()->run, frame + 20);
+    if (growing && frame % kSnapshotEvery == 0) session_.runs().show_growing(growing, ++revision);
+    if (session_.runs().shown_a()) act(session_.selection(), *session_.runs().shown_a()->run, frame + 20);
     const double raster_ms = bench_round();
     if (frame < 0) continue;
     raster.push_back(raster_ms);
@@ -196,7 +196,7 @@ nlohmann::json AppWindow::bench_live(const BenchUiOptions& options) {
                  " tokens, a snapshot every " + std::to_string(kSnapshotEvery) + " frames";
   RunRecord ended = *run;
   finish_run(ended, RunStatus::complete);
-  session_.show_growing(std::make_shared<const RunRecord>(std::move(ended)), 1u << 30);
+  session_.runs().show_growing(std::make_shared<const RunRecord>(std::move(ended)), 1u << 30);
   return part;
 }
 
@@ -205,9 +205,9 @@ nlohmann::json AppWindow::bench_trace(const BenchUiOptions& options) {
   Removed written;
   if (path.empty())
     written.path = path = write_bench_trace(options.trace_mb, options.layers, options.kv_heads, options.tokens);
-  const int before = session_.a() ? session_.a()->id : 0;
-  const std::size_t n_before = session_.runs().size();
-  const auto is_open = [&] { return session_.a() && session_.a()->id != before; };
+  const int before = session_.runs().a_id();
+  const std::size_t n_before = session_.runs().all().size();
+  const auto is_open = [&] { return session_.runs().a() && session_.runs().a()->id != before; };
   const auto begin = Clock::now();
   panel_.run("trace.open", {{"path", path}});
   while (!is_open() && seconds_since(begin) < 600 && session_.messages().banners().empty()) bench_round();
@@ -216,9 +216,9 @@ nlohmann::json AppWindow::bench_trace(const BenchUiOptions& options) {
   const double opened = seconds_since(begin);
   if (!is_open())
     throw Error({.file = path, .found = "a trace that does not open here", .hint = "run kvscope inspect for details"});
-  const RunRecord& run = *session_.a()->run;
+  const RunRecord& run = *session_.runs().a()->run;
   const std::uintmax_t bytes = std::filesystem::file_size(path);
-  const std::size_t n_runs = session_.runs().size() - n_before;
+  const std::size_t n_runs = session_.runs().all().size() - n_before;
   const std::string what = fixed_text(static_cast<double>(bytes) / 1e6, 1) + " MB, " + std::to_string(n_runs) +
                            (n_runs == 1 ? " run, " : " runs, ") + std::to_string(run.evict_at.n_layers()) +
                            " layers, " + std::to_string(run.evict_at.n_kv_heads()) + " KV heads, " +
@@ -259,7 +259,7 @@ nlohmann::json AppWindow::bench_idle(const BenchUiOptions& options) {
 
 /// The key of *One step later*, pressed by the X server as fast as a quick typist's; each tap is one step or lost.
 nlohmann::json AppWindow::bench_taps(const BenchUiOptions& options) {
-  if (!session_.a() || session_.a()->run->n_tokens() < options.taps + 1)
+  if (!session_.runs().a() || session_.runs().a()->run->n_tokens() < options.taps + 1)
     return ordered_json{{"not_measured", "the shown run is too short"}};
   panel_.run("scrub.home");
   std::vector<std::string> words = {"xdotool", "search",  "--sync",      "--pid",  std::to_string(::getpid()),

@@ -102,8 +102,8 @@ void draw_words(Panel& panel, const std::string& text, bool to_be_seen, const ch
 // number may be taken for the other's.
 void draw_budget_words(Panel& panel, const PolicySpec& policy) {
   const views::FontScope small(panel.theme().fonts.small);
-  const RunEntry* a = panel.session.a();
-  const int of_a = panel.session.shown_a() && a ? a->run->n_positions : 0;
+  const RunEntry* a = panel.session.runs().a();
+  const int of_a = panel.session.runs().shown_a() && a ? a->run->n_positions : 0;
   if (of_a == 0 || panel.session.engine().model()) {
     const BudgetWords words = words_of(policy, panel.session.next_run().n_positions());
     draw_words(panel, "Next run: " + words.text + ".", words.to_be_seen, "policy.budget_words",
@@ -119,7 +119,7 @@ void draw_budget_words(Panel& panel, const PolicySpec& policy) {
 
 // Where the panel has another budget than A: what A has, and the way to it.
 void draw_budget_of_a(Panel& panel, const PolicySpec& policy) {
-  const RunEntry* a = panel.session.a();
+  const RunEntry* a = panel.session.runs().a();
   if (!a || !a->run->policy.budget) return;
   const RunRecord& run = *a->run;
   const BudgetSpec& of_a = *run.policy.budget;
@@ -181,9 +181,9 @@ std::optional<double> budget_slider(Panel& panel, const PolicySpec& policy) {
 }  // namespace
 
 void draw_budget(Panel& panel) {
-  const PolicySpec policy = panel.session.policy_in_effect();
+  const PolicySpec policy = panel.session.policy().in_effect();
   if (!policy.budget) return;
-  const int n_positions = panel.session.n_positions();
+  const int n_positions = panel.session.policy().n_positions();
   const int tokens = n_positions > 0 ? policy.budget_tokens(n_positions) : 0;
   setting(panel, "Budget");
   static constexpr std::array<std::string_view, 3> kNames = {"tokens", "keep %", "compression"};

@@ -29,10 +29,10 @@ float chat_room(const Panel& panel) {
 /// The turns and, while a run answers the last one, what there is of its answer.
 std::vector<ChatMessage> shown_turns(const Session& session) {
   std::vector<ChatMessage> turns = session.parameters().chat.turns;
-  const RunEntry* run = session.chat_run();
+  const RunEntry* run = session.chat().run();
   if (!run || run->run->status != RunStatus::running || turns.empty()) return turns;
   if (turns.back().role == "assistant") turns.pop_back();
-  turns.push_back({"assistant", session.chat_answer()});
+  turns.push_back({"assistant", session.chat().answer()});
   return turns;
 }
 
@@ -55,8 +55,8 @@ void draw_turn_button(Panel& panel, int index, const TurnButton& button, const n
 
 /// The answer that comes is no turn yet: it is its run's.
 nlohmann::json answer_of_turn(const Session& session, int index) {
-  const bool comes = session.chat_run() && index >= static_cast<int>(session.parameters().chat.turns.size());
-  return comes ? nlohmann::json{{"id", session.chat_run()->id}} : nlohmann::json{{"turn", index}};
+  const bool comes = session.chat().run() && index >= static_cast<int>(session.parameters().chat.turns.size());
+  return comes ? nlohmann::json{{"id", session.chat().run()->id}} : nlohmann::json{{"turn", index}};
 }
 
 /// The views are of another run than the answer: A was chosen in the list.
@@ -72,14 +72,14 @@ void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last
   const auto& palette = panel.theme().palette;
   ImGui::AlignTextToFramePadding();
   views::text_in(user ? palette.text : palette.accent, user ? "You" : "Assistant");
-  if (const RunEntry* run = panel.session.chat_run(); !user && last && run) {
+  if (const RunEntry* run = panel.session.chat().run(); !user && last && run) {
     ImGui::SameLine();
-    const std::string reason = stop_reason(*run->run, panel.session.chat_tokens_before());
+    const std::string reason = stop_reason(*run->run, panel.session.chat().tokens_before());
     const float copy = button_width("Copy") + panel.px(6);
     views::cut_text_in(panel.services, palette.muted, reason,
                        ImGui::GetContentRegionMax().x - ImGui::GetCursorPosX() - copy);
     panel.services.items->add_text("chat.reason", views::last_item(), reason);
-    if (run != panel.session.a()) draw_show_run(panel, *run);
+    if (run != panel.session.runs().a()) draw_show_run(panel, *run);
   }
   if (user) {
     draw_turn_button(panel, index,

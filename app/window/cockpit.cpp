@@ -12,7 +12,6 @@
 #include "app/window/keyboard_focus.h"
 #include "app/window/view_title.h"
 #include "app/window/welcome.h"
-#include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/scrolled.h"
 

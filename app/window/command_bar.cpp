@@ -1,7 +1,6 @@
 // The bar at the top: menu, model, run and cancel, comparison, palette.
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "app/window/obstacle_note.h"

@@ -64,7 +64,7 @@ std::string what_is_wrong(const Error& error) {
 }  // namespace
 
 void draw_find_bar(Panel& panel, const views::TokenFinder& finder, ImVec2 right_top) {
-  if (!panel.ui.find || !panel.session.shown_a()) return;
+  if (!panel.ui.find || !panel.session.runs().shown_a()) return;
   if (begin_bar(panel, "find", right_top)) {
     TextField& field = *panel.ui.find;
     std::string& searched = panel.session.selection().find;
@@ -98,7 +98,7 @@ void draw_find_bar(Panel& panel, const views::TokenFinder& finder, ImVec2 right_
 }
 
 void draw_go_to(Panel& panel, ImVec2 right_top) {
-  if (!panel.ui.go_to || !panel.session.shown_a()) return;
+  if (!panel.ui.go_to || !panel.session.runs().shown_a()) return;
   bool done = false;
   if (begin_bar(panel, "go_to", right_top)) {
     TextField& field = *panel.ui.go_to;

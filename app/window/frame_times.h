@@ -3,7 +3,6 @@
 // graphics card makes of these is apart, and so is waiting.
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>

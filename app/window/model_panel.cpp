@@ -94,9 +94,9 @@ void take_keys(Panel& panel) {
 void draw_models(Panel& panel) {
   heading(panel, "Models");
   Session& session = panel.session;
-  if (session.models().looking() && session.models().all().empty())
+  if (session.model().known().looking() && session.model().known().all().empty())
     text_in(panel.theme().palette.muted, "Searching ...");
-  const std::vector<KnownModel> models = session.models().all();
+  const std::vector<KnownModel> models = session.model().known().all();
   for (const KnownModel& model : models) {
     const bool here = !model.path.empty(), open = here && session.engine().model_path() == model.path.string();
     const std::string note = open ? "open" : here ? model.origin : model.how;
@@ -140,12 +140,13 @@ void draw_gates(Panel& panel) {
   if (session.engine().model_path().empty()) return;
   ImGui::Dummy({0, panel.px(4)});
   heading(panel, "Gates of this model");
-  const std::vector<GateFacts>& gates = session.gates().found();  // they change between frames alone
+  const std::vector<GateFacts>& gates = session.policy().gates().found();  // they change between frames alone
   if (gates.empty())
-    text_in(panel.theme().palette.muted, session.gates().known() ? "None found next to the model." : "Searching ...");
+    text_in(panel.theme().palette.muted,
+            session.policy().gates().known() ? "None found next to the model." : "Searching ...");
   const auto& loaded = session.engine().gates_to_load();
   for (const GateFacts& gate : gates) {
-    const bool used = session.is_used(gate);
+    const bool used = session.policy().is_used(gate);
     // The engine never loads an adapter, which changes the weights, by itself.
     const bool beside = gate.gate.origin == KnownGate::Origin::model && gate.adapter.empty();
     const bool given = std::find(loaded.begin(), loaded.end(), gate.gate.path.string()) != loaded.end();
@@ -186,7 +187,7 @@ void draw_model(Panel& panel, float width) {
 
 void draw_models_list(Panel& panel, ImVec2 at) {
   if (std::exchange(panel.ui.models, false)) {
-    panel.session.models().look();
+    panel.session.model().known().look();
     ImGui::OpenPopup("models");
   }
   const PopupStyle style(panel);

@@ -230,15 +230,15 @@ void begin_keys(Panel& panel, const std::vector<Stop>& stops) {
 }  // namespace
 
 void draw_notes(Panel& panel) {
-  const RunEntry* entry = panel.session.a();
-  if (!panel.ui.notes || !entry || !panel.session.shown_a()) {
+  const RunEntry* entry = panel.session.runs().a();
+  if (!panel.ui.notes || !entry || !panel.session.runs().shown_a()) {
     panel.ui.notes = false;
     if (panel.notes_editors) forget_keys(*panel.notes_editors);
     return;
   }
   if (!panel.notes_editors) panel.notes_editors = std::make_shared<NotesEditors>(panel.services);
   if (begin_popup(panel, "notes", 620, 520)) {
-    const std::shared_ptr<const RunRecord> run = panel.session.shown_a()->run;
+    const std::shared_ptr<const RunRecord> run = panel.session.runs().shown_a()->run;
     const auto pins = placed_pins(panel.session.selection().pins, *run);
     const std::vector<Stop> stops = stops_of(pins);
     begin_keys(panel, stops);

@@ -1,7 +1,6 @@
 #pragma once
 // Why the run cannot begin, with a button for each thing that would let it.
 
-#include <string>
 #include <vector>
 
 #include "app/session/obstacles.h"

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 
 #include "app/window/panel.h"
 #include "app/window/value_slider.h"
@@ -97,7 +95,7 @@ bool draw_unit(Panel& panel, const ParameterInfo& info, double& value) {
   tooltip(panel, share ? "Share of the run's positions. Click for tokens"
                        : "Tokens. Click for a share of the run's positions");
   if (!clicked) return false;
-  const int n = panel.session.n_positions();
+  const int n = panel.session.policy().n_positions();
   if (share) {
     value = std::clamp(n > 0 ? std::round(value * n) : info.default_value, std::max(1.0, info.min), info.max);
   } else {
@@ -229,7 +227,7 @@ int shown_decimals(double value, int least) {
 int share_decimals(double share) { return std::min(2, shown_decimals(100 * share, 0)); }
 
 void draw_policy_parameters(Panel& panel) {
-  const PolicySpec policy = panel.session.policy_in_effect();
+  const PolicySpec policy = panel.session.policy().in_effect();
   const PolicyInfo* info = find_policy(policy.name);
   if (!info) return;
   int n_rare = 0;

@@ -28,7 +28,7 @@ using views::wrapped_text_in;
 // Another policy at the same budget, where it has the means: comparing them is what it is chosen for.
 std::string spec_of_choice(const Panel& panel, const PolicyInfo& policy) {
   const PolicySpec& now = panel.session.parameters().policy;
-  const int n_positions = panel.session.n_positions();
+  const int n_positions = panel.session.policy().n_positions();
   const int tokens = n_positions > 0 ? now.budget_tokens(n_positions) : 0;
   std::string spec(policy.name);
   const auto find = [&](std::string_view name) {
@@ -37,7 +37,7 @@ std::string spec_of_choice(const Panel& panel, const PolicyInfo& policy) {
   const auto has = [&](std::string_view name) { return find(name) != policy.parameters.end(); };
   if (policy.has_budget) {
     PolicySpec chosen = PolicySpec::parse(spec + ":keep=50%");
-    const RunEntry* a = panel.session.a();
+    const RunEntry* a = panel.session.runs().a();
     if (now.budget) {
       chosen.budget = now.budget;
     } else if (const auto& last = panel.session.next_run().last_budget()) {
@@ -60,9 +60,9 @@ std::string spec_of_choice(const Panel& panel, const PolicyInfo& policy) {
 void draw_gate_choices(Panel& panel, const PolicyInfo& policy) {
   const PolicySpec plain = PolicySpec::parse(policy.name);
   if (policy.gates.empty()) return;
-  for (const GateFacts& gate : panel.session.gates().found()) {
+  for (const GateFacts& gate : panel.session.policy().gates().found()) {
     if (!reads_gate(plain, gate.kind)) continue;
-    const bool used = policy.name == panel.session.parameters().policy.name && panel.session.is_used(gate);
+    const bool used = policy.name == panel.session.parameters().policy.name && panel.session.policy().is_used(gate);
     const std::string label = "      " + gate_title(gate) + "  (" + gate.decision + ")##" + gate.gate.path.string();
     if (ImGui::Selectable(label.c_str(), used, gate.fits() ? 0 : ImGuiSelectableFlags_Disabled))
       panel.run("policy.set", {{"policy", spec_of_choice(panel, policy)}, {"gate", gate.gate.name}});
@@ -73,13 +73,13 @@ void draw_gate_choices(Panel& panel, const PolicyInfo& policy) {
 
 std::string title_with_gate(const Panel& panel, const PolicyInfo& policy) {
   std::string title(policy.title);
-  const GateFacts* gate = panel.session.used_gate();
+  const GateFacts* gate = panel.session.policy().gate();
   if (gate) return title + ": " + gate_title(*gate);
   // A directory of heads that a study left is not among the gates that were found for the model.
   const EngineLink& engine = panel.session.engine();
   const PolicySpec& spec = panel.session.parameters().policy;
   if (!engine.gates().heads || !policy_of(spec).reads_heads(spec)) return title;
-  const auto& found = panel.session.gates().found();
+  const auto& found = panel.session.policy().gates().found();
   for (const std::string& path : engine.gates_to_load()) {
     if (std::ranges::none_of(found, [&](const GateFacts& facts) { return facts.gate.path == path; }))
       return title + ": " + gate_title(std::filesystem::path(path));
@@ -100,7 +100,7 @@ PolicyGroup group_of(const Panel& panel, const PolicyInfo& policy) {
   const GatesOfModel& gates = panel.session.engine().gates();
   const bool unlisted = model && gates.scorers.empty() && !model->scorer.empty();
   const bool here = (model && has_gate_for(plain, gates)) || unlisted ||
-                    std::ranges::any_of(panel.session.gates().found(), [&](const GateFacts& gate) {
+                    std::ranges::any_of(panel.session.policy().gates().found(), [&](const GateFacts& gate) {
                       return gate.fits() && reads_gate(plain, gate.kind);
                     });
   return here ? PolicyGroup::gate_here : PolicyGroup::gate_missing;
@@ -160,11 +160,11 @@ void draw_preview_note(Panel& panel) {
         panel,
         "Apply threshold, decay, stride, drop or a smaller budget from the next token. The trace records the change.");
   }
-  if (!session.shown_a()) return;
+  if (!session.runs().shown_a()) return;
   if (session.preview().shown()) {
     const RunRecord& preview = *session.preview().run();
-    const std::string note = session.a() ? what_if_note(*session.a()->run, preview) : "";
-    const bool by_gates = session.a() && !(preview.scorer == session.a()->run->scorer);
+    const std::string note = session.runs().a() ? what_if_note(*session.runs().a()->run, preview) : "";
+    const bool by_gates = session.runs().a() && !(preview.scorer == session.runs().a()->run->scorer);
     const std::vector<Obstacle> in_the_way = obstacles(session, RunKind::decode_again);
     const std::string measure = in_the_way.empty() ? " Decode again to measure it." : "";
     const std::string gate = gate_of(preview);
@@ -188,19 +188,19 @@ void draw_preview_note(Panel& panel) {
     if (ImGui::Button("Back to A's policy")) panel.run("preview.discard");
     panel.item("button.preview.discard");
   } else if (session.preview().pending()) {
-    text_in(palette.muted,
-            session.gate_probe().pending() ? "Scoring A's tokens with the gates ..." : "Computing the preview ...");
+    text_in(palette.muted, session.policy().gate_probe().pending() ? "Scoring A's tokens with the gates ..."
+                                                                   : "Computing the preview ...");
   } else if (!session.preview().note().empty()) {
-    std::string why_not = session.gate_probe().why_not();
+    std::string why_not = session.policy().gate_probe().why_not();
     if (why_not.empty()) why_not = session.preview().note();
     if (const PolicySpec& policy = session.parameters().policy;
         !policy_of(policy).plan(policy, {}).follows_from_scores())
       why_not = "its evictions depend on its own attention. Decode again to see them.";
     wrapped_text_in(palette.warn, "No preview: " + why_not);
-  } else if (session.has_parameters_policy(*session.shown_a()->run)) {
+  } else if (session.policy().is_of(*session.runs().shown_a()->run)) {
     text_in(palette.muted, "A was decoded under this policy.");
-  } else if (session.shown_b()) {
-    const bool same = session.has_parameters_policy(*session.shown_b()->run);
+  } else if (session.runs().shown_b()) {
+    const bool same = session.policy().is_of(*session.runs().shown_b()->run);
     wrapped_text_in(palette.muted, same ? "B was decoded under this policy."
                                         : "B was decoded under another policy. Change this one to preview it.");
   }

@@ -3,7 +3,6 @@
 #include <imgui.h>
 
 #include <string>
-#include <utility>
 
 #include "app/support/paths.h"
 #include "app/window/panel.h"

@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 
-#include "app/session/rate_text.h"
 #include "app/window/panel.h"
 #include "engine/core/record/command_line.h"
 #include "engine/core/study/measure/oracle_label.h"
@@ -70,7 +69,7 @@ void slot_button(Panel& panel, const char* letter, Slot slot, int run_id, bool i
   if (!on) colours.ink = slot == Slot::behind ? palette.accent : palette.muted;
   ImGui::PushID(letter);
   // A run beside itself shows nothing.
-  const bool itself = !is_a && panel.session.a() && panel.session.a()->id == run_id;
+  const bool itself = !is_a && panel.session.runs().a() && panel.session.runs().a()->id == run_id;
   bool pressed = false;
   {
     const views::ButtonStyle style(colours);
@@ -80,7 +79,7 @@ void slot_button(Panel& panel, const char* letter, Slot slot, int run_id, bool i
   }
   if (itself) tooltip(panel, "This is A. X swaps A and B.");
   if (pressed) {
-    const int a = panel.session.a() ? panel.session.a()->id : 0, b = panel.session.b() ? panel.session.b()->id : 0;
+    const int a = panel.session.runs().a_id(), b = panel.session.runs().b_id();
     if (is_a) {
       panel.run("run.compare", {{"a", run_id}, {"b", run_id == b ? 0 : b}});
     } else {
@@ -180,8 +179,8 @@ void draw_run_row(Panel& panel, const RunEntry& entry, const RunTitle& title) {
   const RunRecord& run = *entry.run;
   const std::string item = "run." + std::to_string(entry.id);
   ImGui::PushID(entry.id);
-  const bool is_b = panel.session.b() == &entry, hidden = panel.session.preview().shown();
-  slot_button(panel, "A", panel.session.a() == &entry ? Slot::on : Slot::off, entry.id, true);
+  const bool is_b = panel.session.runs().b() == &entry, hidden = panel.session.preview().shown();
+  slot_button(panel, "A", panel.session.runs().a() == &entry ? Slot::on : Slot::off, entry.id, true);
   ImGui::SameLine(0, panel.px(3));
   slot_button(panel, "B", !is_b ? Slot::off : hidden ? Slot::behind : Slot::on, entry.id, false);
   ImGui::SameLine(0, panel.px(10));

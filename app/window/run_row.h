@@ -1,8 +1,8 @@
 #pragma once
 // One run in the list: where it is on show, what it is, what came of it.
 
-#include "app/session/run_list.h"
 #include "app/session/run_titles.h"
+#include "app/session/runs.h"
 
 namespace kvscope::app {
 

@@ -29,12 +29,12 @@ Reveal reveal;
 
 // Where the list loses room, as settings above it come, the run on show must not go with it.
 void look_for_reveal(const Session& session) {
-  const RunList::InSight& now = session.run_list().in_sight();
+  const Runs::InSight& now = session.runs().in_sight();
   const bool shrank = std::exchange(reveal.height, ImGui::GetWindowHeight()) > ImGui::GetWindowHeight();
   if (now.n != reveal.seen) {
     reveal.seen = now.n, reveal.id = now.id, reveal.frames = 4;
-  } else if (shrank && reveal.id == 0 && session.a()) {
-    reveal.id = session.a()->id, reveal.frames = 4;
+  } else if (shrank && reveal.id == 0 && session.runs().a()) {
+    reveal.id = session.runs().a()->id, reveal.frames = 4;
   }
 }
 
@@ -47,7 +47,7 @@ class Titles {
   void update(const Session& session) {
     if (revision_ == session.revision()) return;
     revision_ = session.revision();
-    std::vector<RunEntry> runs = session.runs();
+    std::vector<RunEntry> runs = session.runs().all();
     std::erase_if(runs, has_no_row);
     titles_ = run_titles(runs);
   }
@@ -77,7 +77,7 @@ void draw_row(Panel& panel, const RunEntry& entry) {
 
 // The runs of one trace: a line with previous and next, folded until the user opens it.
 void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntry>& runs) {
-  const int a = panel.session.a() ? panel.session.a()->id : 0;
+  const int a = panel.session.runs().a_id();
   const auto shown = std::ranges::find(runs, a, &RunEntry::id);
   const int n = static_cast<int>(runs.size()),
             at = shown == runs.end() ? 0 : static_cast<int>(shown - runs.begin()) + 1;
@@ -104,7 +104,7 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
     if (ImGui::Button(label, {side, 0})) {
       panel.run(command, {{"trace", path}});
       reveal.seen =
-          panel.session.run_list().in_sight().n;  // the list stays: the button is under the mouse for the next one
+          panel.session.runs().in_sight().n;  // the list stays: the button is under the mouse for the next one
     }
     ImGui::EndDisabled();
     panel.item(item + suffix);
@@ -120,9 +120,9 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   tooltip(panel, "Close this trace: removes its runs from the list (Ctrl+Z to undo)");
   if (open) {
     for (const RunEntry& run : runs) {
-      if (const RunEntry* entry = panel.session.find_run(run.id)) draw_row(panel, *entry);
+      if (const RunEntry* entry = panel.session.runs().find(run.id)) draw_row(panel, *entry);
     }
-  } else if (const RunEntry* entry = panel.session.find_run(a); at > 0 && entry) {
+  } else if (const RunEntry* entry = panel.session.runs().find(a); at > 0 && entry) {
     draw_run_row(panel, *entry, titles.of(*entry));  // unless its trace was closed just now
   }
   if (!open && std::ranges::count(runs, reveal.id, &RunEntry::id) > 0) scroll_to(top);
@@ -163,7 +163,7 @@ void draw_runs_panel(Panel& panel) {
   panel.services.items->add("runs.list", {list.x, list.y, size.x, size.y});
   section(panel, "Runs");
   // A copy: a click may remove an entry.
-  const std::vector<RunEntry> entries = panel.session.runs();
+  const std::vector<RunEntry> entries = panel.session.runs().all();
   if (entries.empty()) {
     const views::FontScope font(panel.theme().fonts.small);
     views::wrapped_text_in(panel.theme().palette.muted, "None yet. Run the prompt, or open a trace with Ctrl+O.");
@@ -183,7 +183,7 @@ void draw_runs_panel(Panel& panel) {
       std::ranges::copy_if(entries, std::back_inserter(together),
                            [&](const RunEntry& other) { return other.trace_path == it->trace_path; });
     if (together.size() < 2) {
-      if (const RunEntry* entry = panel.session.find_run(it->id)) draw_row(panel, *entry);
+      if (const RunEntry* entry = panel.session.runs().find(it->id)) draw_row(panel, *entry);
     } else if (drawn.insert(it->trace_path).second) {
       draw_trace(panel, it->trace_path, together);
     }

@@ -10,7 +10,6 @@
 #include "app/window/panel.h"
 #include "app/window/prompt_editors.h"
 #include "app/window/value_slider.h"
-#include "views/widgets/chrome.h"
 
 namespace kvscope::app {
 namespace {

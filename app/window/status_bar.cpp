@@ -28,20 +28,20 @@ void draw_bar(Panel& panel, double share) {
 /// What is on show: of which query, head and runs.
 std::string words_of_shown(Session& session) {
   std::string text;
-  const views::ShownRun* a = session.shown_a();
+  const views::ShownRun* a = session.runs().shown_a();
   if (!a) return text;
-  const int divergence = session.divergence();
-  if (session.shown_b() && !session.shown_b()->preview) {
+  const int divergence = session.runs().divergence();
+  if (session.runs().shown_b() && !session.runs().shown_b()->preview) {
     text =
         divergence < 0 ? "A and B: same tokens    " : "A and B diverge at token " + std::to_string(divergence) + "    ";
   }
-  if (!session.shown_b() && session.b() && session.b()->run->n_tokens() > 0) {
-    const std::string& model = session.b()->run->model.name;
+  if (!session.runs().shown_b() && session.runs().b() && session.runs().b()->run->n_tokens() > 0) {
+    const std::string& model = session.runs().b()->run->model.name;
     text = "B" + (model.empty() ? std::string() : " (" + model + ")") +
            " has different layers or heads: no comparison    ";
   }
   const views::Cursor at = views::cursor(session.selection(), *a->run);
-  if (const auto set = runs_of_set(session.run_list(), session.selection()); !set.empty())
+  if (const auto set = session.runs().chosen(); !set.empty())
     text += std::to_string(set.size()) + " runs combined    ";  // how many have a value the map says
   return text + "layer " + std::to_string(at.layer) + "  head " + std::to_string(at.kv_head) + "    query " +
          std::to_string(at.q) + " of " + std::to_string(a->run->n_tokens() - 1);
@@ -80,7 +80,7 @@ void draw_task(Panel& panel) {
     ImGui::SameLine();
     if (job->progress.max > 0) draw_bar(panel, job->progress.value / job->progress.max);
     text = job->command() + ": " + job->progress.line();
-  } else if (const auto& reading = session.files().reading()) {
+  } else if (const auto& reading = session.traces().reading()) {
     draw_bar(panel, static_cast<double>(reading->n_read) / reading->n_runs);
     text = escape_for_terminal(reading->path, 200) + ": run " + std::to_string(reading->n_read + 1) + " of " +
            std::to_string(reading->n_runs);

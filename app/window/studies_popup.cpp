@@ -67,7 +67,7 @@ void draw_jobs(Panel& panel) {
 
 /// What sort of study the form is for.
 const StudyForm& draw_kinds(Panel& panel) {
-  const std::vector<StudyForm>& forms = panel.session.study_forms();
+  const std::vector<StudyForm>& forms = panel.session.study_jobs().forms();
   const StudyForm* chosen = &forms.front();
   for (const StudyForm& form : forms) {
     const bool on = form.command == panel.ui.study_command;
@@ -139,7 +139,7 @@ void draw_form(Panel& panel) {
 }  // namespace
 
 void draw_studies(Panel& panel) {
-  if (!panel.ui.studies || panel.session.study_forms().empty()) return;
+  if (!panel.ui.studies || panel.session.study_jobs().forms().empty()) return;
   if (begin_popup(panel, "studies", 860, 760)) {
     draw_text(panel.theme().fonts.title, panel.theme().palette.text, "Studies");
     ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(70));

@@ -51,7 +51,7 @@ std::optional<double> draw_field(Panel& panel, const ValueSlider& slider, const 
 }  // namespace
 
 int slider_reach(Panel& panel) {
-  if (const int n = panel.session.n_positions(); n > 0)
+  if (const int n = panel.session.policy().n_positions(); n > 0)
     panel.slider_reach = static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::clamp(n, 1024, 1 << 24))));
   return panel.slider_reach;
 }

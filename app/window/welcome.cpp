@@ -68,7 +68,7 @@ void draw_tokens(Panel& panel, const std::vector<std::string>& pieces) {
 void draw_reading(Panel& panel) {
   const auto& palette = panel.theme().palette;
   const Session& session = panel.session;
-  const RunEntry* run = session.find_run(session.run_list().newest_begun());
+  const RunEntry* run = session.runs().find(session.runs().newest_begun());
   draw_text(panel.theme().fonts.title, palette.text, "Reading the prompt ...");
   std::string what = session.engine().progress_line();
   if (const int n = session.next_run().prompt_tokens(); n > 0 && what.find("token") == std::string::npos)

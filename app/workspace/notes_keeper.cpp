@@ -18,7 +18,7 @@ bool NotesKeeper::is_seen() const {
   const views::Selection& selection = session_.selection();
   if (selection.pins != seen_.pins || selection.run_notes != seen_.notes) return false;
   auto seen = seen_.runs.begin();
-  for (const RunEntry& entry : session_.runs()) {
+  for (const RunEntry& entry : session_.runs().all()) {
     if (!has_trace(entry)) continue;
     if (seen == seen_.runs.end() || !same_entry(entry, *seen)) return false;
     ++seen;
@@ -35,9 +35,9 @@ bool NotesKeeper::idle() const {
 void NotesKeeper::poll(bool due) {
   if (!is_seen()) {
     seen_ = {session_.selection().pins, session_.selection().run_notes, {}};
-    std::ranges::copy_if(session_.runs(), std::back_inserter(seen_.runs), has_trace);
+    std::ranges::copy_if(session_.runs().all(), std::back_inserter(seen_.runs), has_trace);
     behind_ = true;
-    for (const RunEntry& entry : session_.runs()) look_at(entry);
+    for (const RunEntry& entry : session_.runs().all()) look_at(entry);
   }
   if (!behind_ || !due) return;
   behind_ = false;
@@ -81,7 +81,7 @@ void NotesKeeper::read(const std::string& path) {
         Trace& trace = traces_[path];
         const bool told = std::exchange(trace.given_up, true);
         if (!told) warn("This trace's notes file was not read and is left unchanged: " + text);
-        for (const RunEntry& entry : session_.runs()) {
+        for (const RunEntry& entry : session_.runs().all()) {
           if (entry.trace_path == path) trace.runs.insert(entry.id);
         }
         trace.reading = false;
@@ -92,7 +92,7 @@ void NotesKeeper::take(const std::string& path, const std::vector<RunNotes>& fil
   Trace& trace = traces_[path];
   trace.reading = trace.given_up = false;
   std::vector<std::pair<const RunEntry*, RunNotes>> come;
-  for (const RunEntry& entry : session_.runs()) {
+  for (const RunEntry& entry : session_.runs().all()) {
     if (entry.trace_path == path && trace.runs.insert(entry.id).second)
       come.emplace_back(&entry, take_run(entry, file));
   }
@@ -121,7 +121,7 @@ RunNotes NotesKeeper::take_run(const RunEntry& entry, const std::vector<RunNotes
     dropped = merge_pins(selection.pins, *entry.run, it->pins);
     if (!it->note.empty()) selection.run_notes[entry.id] = it->note;
   });
-  if (!it->name.empty()) session_.rename_run(entry.id, it->name);
+  if (!it->name.empty()) session_.runs().rename(entry.id, it->name);
   if (dropped > 0)
     warn(std::to_string(dropped) + " pins of " + entry.trace_path +
          " are not shown, because this text already has its eight pins. They stay in the file until you change a pin.");
@@ -145,7 +145,7 @@ RunNotes NotesKeeper::notes_of(const RunEntry& entry) const {
 // A trace that was opened twice has two entries of each run: the one that a person has changed counts.
 std::vector<RunNotes> NotesKeeper::notes_of(const std::string& path, const Trace& trace) const {
   std::vector<RunNotes> all;
-  for (const RunEntry& entry : session_.runs()) {
+  for (const RunEntry& entry : session_.runs().all()) {
     if (entry.trace_path != path || !trace.runs.contains(entry.id)) continue;
     RunNotes notes = notes_of(entry);
     const auto same = std::ranges::find_if(all, [&](const RunNotes& other) { return same_run(other, notes); });

@@ -45,7 +45,8 @@ bool RunAutosave::is_due(const RunEntry& entry, bool now) const {
 }
 
 bool RunAutosave::idle() const {
-  return !saving_ && std::ranges::none_of(session_.runs(), [&](const RunEntry& entry) { return is_due(entry, true); });
+  return !saving_ &&
+         std::ranges::none_of(session_.runs().all(), [&](const RunEntry& entry) { return is_due(entry, true); });
 }
 
 bool RunAutosave::keeps_all() const {
@@ -53,7 +54,7 @@ bool RunAutosave::keeps_all() const {
 }
 
 bool RunAutosave::is_behind() const {
-  return std::ranges::any_of(session_.runs(), [&](const RunEntry& entry) {
+  return std::ranges::any_of(session_.runs().all(), [&](const RunEntry& entry) {
     return entry.run->status != RunStatus::running && is_due(entry, false);
   });
 }
@@ -64,7 +65,7 @@ void RunAutosave::tick(bool now) {
   std::erase_if(saved_, [&](const auto& one) {
     return !one.second.given_up && !one.second.refused && !known.contains(one.first);
   });
-  for (const RunEntry& entry : session_.runs()) {
+  for (const RunEntry& entry : session_.runs().all()) {
     if (is_due(entry, now)) return save(entry);
   }
 }
@@ -113,15 +114,15 @@ void RunAutosave::keep_within_limits() {
     std::size_t runs = 0;
     std::uintmax_t bytes = 0;
     int oldest = 0;
-    const int a = session_.a() ? session_.a()->id : 0, b = session_.b() ? session_.b()->id : 0;
+    const int a = session_.runs().a_id(), b = session_.runs().b_id();
     for (const auto& [id, saved] : saved_) {
       if (!saved.on_disk || saved.given_up) continue;
       ++runs, bytes += saved.bytes;
-      if (oldest == 0 && id != a && id != b && id != session_.run_list().newest_begun()) oldest = id;
+      if (oldest == 0 && id != a && id != b && id != session_.runs().newest_begun()) oldest = id;
     }
     if (oldest == 0 || (runs <= limits_.runs && bytes <= limits_.bytes)) return;
     saved_[oldest] = {.given_up = true};
-    const RunEntry* entry = session_.find_run(oldest);
+    const RunEntry* entry = session_.runs().find(oldest);
     if (entry && entry->trace_path.empty())
       session_.messages().notify("run " + std::to_string(oldest) +
                                  " will not be restored at the next launch, because there are too many runs. Save it "
@@ -140,8 +141,8 @@ std::set<int> RunAutosave::wanted() const {
       if (entry.own && !is_lost(entry.id)) ids.insert(entry.id);
     }
   };
-  add(session_.runs());
-  add(session_.run_list().removed());
+  add(session_.runs().all());
+  add(session_.runs().removed());
   return ids;
 }
 

@@ -56,7 +56,7 @@ void RunRestore::start(const WorkspaceFile& file, std::function<void()> done) {
     }
   }
   for (const SavedRun& run : runs) next_id = std::max(next_id, run.id + 1);
-  session_.begin_run_ids_at(next_id);
+  session_.runs().begin_ids_at(next_id);
   const auto rank = [&](const SavedRun& run) { return run.id == a_ ? 0 : run.id == b_ ? 1 : 2; };
   std::ranges::sort(runs, [&](const SavedRun& x, const SavedRun& y) {
     return std::pair(rank(x), -x.id) < std::pair(rank(y), -y.id);
@@ -114,12 +114,13 @@ void RunRestore::next() {
 }
 
 void RunRestore::loaded(const SavedRun& run, const std::shared_ptr<const RunRecord>& record, std::uintmax_t bytes) {
-  session_.put_back_run({.id = run.id,
-                         .run = record,
-                         .trace_path = run.trace,
-                         .trace_run = run.trace_run,
-                         .own = run.own,
-                         .name = run.name});
+  if (session_.runs().all().empty()) session_.model().known().look();  // one of them may be the run's
+  session_.runs().put_back({.id = run.id,
+                            .run = record,
+                            .trace_path = run.trace,
+                            .trace_run = run.trace_run,
+                            .own = run.own,
+                            .name = run.name});
   if (run.own) autosave_.know(run.id, record, bytes);
   ++restored_;
   show();
@@ -138,20 +139,20 @@ void RunRestore::failed(const SavedRun& run, const std::string& text) {
 
 // Unless the person was faster and looks at something else.
 void RunRestore::show() {
-  const int a = session_.a() ? session_.a()->id : 0, b = session_.b() ? session_.b()->id : 0;
+  const int a = session_.runs().a_id(), b = session_.runs().b_id();
   if (a != shown_a_ || b != shown_b_) return;
-  const int wanted_a = session_.find_run(a_) ? a_ : 0, wanted_b = wanted_a != 0 && session_.find_run(b_) ? b_ : 0;
+  const int wanted_a = session_.runs().find(a_) ? a_ : 0, wanted_b = wanted_a != 0 && session_.runs().find(b_) ? b_ : 0;
   if (wanted_a == a && wanted_b == b) return;
-  session_.show(wanted_a, wanted_b);
+  session_.runs().show(wanted_a, wanted_b);
   if (a == 0) {
     views::Selection& now = session_.selection();
     selection_.hovered_token = now.hovered_token;
     selection_.pins = now.pins,
     selection_.run_notes = now.run_notes;  // with what the notes beside the traces have added
     now = selection_;
-    session_.clamp_selection();
+    session_.runs().clamp_selection();
   }
-  if (preview_) session_.put_back_preview();
+  if (preview_) session_.policy().put_back_preview();
   shown_a_ = wanted_a, shown_b_ = wanted_b;
 }
 

@@ -1,5 +1,6 @@
 #include "app/workspace/undo.h"
 
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -13,20 +14,17 @@ Undo::Undo(Session& session, Layout& layout, Appearance& appearance, Clock clock
       appearance_(appearance),
       clock_(std::move(clock)),
       history_(capture_state(session, layout, appearance)) {
-  session_.on_chat({.on_place = [this](const ChatAnswer& answer, ChatListener::Shown before,
-                                       ChatListener::Shown after) { take_place(answer, before, after); },
-                    .on_answer = [this](const ChatAnswer& answer,
-                                        const std::vector<ChatMessage>& answered) { take_answer(answer, answered); }});
+  session_.chat().listen({std::bind_front(&Undo::take_place, this), std::bind_front(&Undo::take_answer, this)});
 }
 
-Undo::~Undo() { session_.on_chat({}); }
+Undo::~Undo() { session_.chat().listen({}); }
 
 WorkspaceState Undo::capture() const { return capture_state(session_, layout_, appearance_, &history_.present()); }
 
 void Undo::changed() {
   // A run that no step leads back to goes for good.
   if (const std::set<int> gone = history_.unreachable_runs(); !gone.empty()) {
-    session_.forget_runs(gone);
+    session_.runs().forget(gone);
     history_.forget_runs(gone);
   }
   if (changed_) changed_();

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "app/session/chat_answer.h"
+#include "app/session/chat_answers.h"
 #include "app/workspace/undo_history.h"
 
 namespace kvscope::app {

@@ -1,6 +1,5 @@
 #include "app/workspace/undo_history.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace kvscope::app {

@@ -1,6 +1,5 @@
 #include "app/workspace/workspace.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
@@ -92,13 +91,10 @@ void Workspace::take(const WorkspaceFile& file) {
   session_.files().set_place(file.place);
   model_ = file.model;
   gates_ = still_there(file.gates, session_.messages());
-  ModelChoices choices;
-  for (ModelChoice choice : file.choices) {
-    choice.gates = still_there(choice.gates, session_.messages());
-    choices.keep(std::move(choice));
-  }
-  if (!model_.empty()) choices.keep({model_, state.parameters.policy, state.parameters.raw, gates_});
-  session_.set_choices(choices, model_);
+  std::vector<ModelChoice> choices = file.choices;
+  for (ModelChoice& choice : choices) choice.gates = still_there(choice.gates, session_.messages());
+  if (!model_.empty()) choices.push_back({model_, state.parameters.policy, state.parameters.raw, gates_});
+  session_.model().set_choices(choices, model_);
   session_.study_jobs().put_back(file.studies);
   fresh_ = false;
   undo_.start();
@@ -118,7 +114,7 @@ void Workspace::damaged(const std::string& text) {
 void Workspace::restored() {
   const int n = restore_.restored();
   if (n == 0) return;
-  session_.take_up_chat();
+  session_.chat().take_up();
   session_.messages().notify(n == 1 ? "Restored 1 run" : "Restored " + std::to_string(n) + " runs");
 }
 
@@ -157,12 +153,12 @@ Workspace::Written Workspace::current() const {
   const std::string& engine_model = session_.engine().model_path();
   Written now{.state = capture_state(session_, layout_, appearance_, &undo_.history().present()),
               .wanted = autosave_.wanted(),
-              .next_run = session_.run_list().next_id(),
+              .next_run = session_.runs().next_id(),
               .model = engine_model.empty() ? model_ : engine_model,
               .gates = engine_model.empty() ? gates_ : session_.engine().gates_to_load(),
               .place = session_.files().place(),
               .preview = has_preview(session_)};
-  for (const RunEntry& entry : session_.runs()) {
+  for (const RunEntry& entry : session_.runs().all()) {
     now.traces.emplace_back(entry.id, entry.trace_path);
     now.names.emplace_back(entry.id, entry.name);
   }
@@ -180,8 +176,8 @@ void Workspace::poll() {
   look_for_folder();
   autosave_.tick(now_);
   now_ = now_ && !saved();
-  const bool new_run = session_.run_list().next_id() != written_.next_run ||
-                       session_.study_jobs().all().size() != written_.studies.size();
+  const bool new_run =
+      session_.runs().next_id() != written_.next_run || session_.study_jobs().all().size() != written_.studies.size();
   const bool due = now_ || new_run || options_.clock() - written_at_ >= kWriteInterval;
   notes_.poll(due);
   if (!due || writing_) return;
@@ -264,7 +260,7 @@ void Workspace::clear() {
   state.prompt = std::make_shared<const std::string>(first_sample(!raw));
   state.selection = {};
   state.a = state.b = 0;
-  for (const RunEntry& entry : session_.runs()) state.removed.insert(entry.id);
+  for (const RunEntry& entry : session_.runs().all()) state.removed.insert(entry.id);
   undo_.name_step("new workspace");
   apply_state(state, session_, layout_, appearance_);
 }

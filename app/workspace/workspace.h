@@ -5,7 +5,6 @@
 // One window's thread owns it; the disk is reached by a thread of its own.
 
 #include <chrono>
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>

@@ -77,7 +77,7 @@ json choice_json(const ModelChoice& choice) {
 }
 
 std::vector<ModelChoice> choices_from_json(const json& list, const std::string& file) {
-  if (!list.is_array() || list.size() > ModelChoices::kMost)
+  if (!list.is_array() || list.size() > ModelChoice::kMost)
     throw Error({.file = file, .where = "choices", .found = "not a list of model settings"});
   std::vector<ModelChoice> choices;
   for (const json& value : list) {
@@ -105,14 +105,14 @@ bool has_preview(const Session& session) { return session.preview().shown() || s
 
 WorkspaceFile workspace_file(const Session& session, const WorkspaceState& state, const std::set<int>& wanted) {
   WorkspaceFile file{.state = state,
-                     .choices = session.choices().all(),
+                     .choices = session.model().choices(),
                      .recent = {session.files().recent().begin(), session.files().recent().end()},
                      .place = session.files().place(),
-                     .next_run = session.run_list().next_id(),
+                     .next_run = session.runs().next_id(),
                      .preview = has_preview(session),
                      .studies = session.study_jobs().all()};
   file.state.removed.clear();  // nothing leads back to them after the end
-  for (const RunEntry& entry : session.runs()) {
+  for (const RunEntry& entry : session.runs().all()) {
     const bool own = entry.own && wanted.contains(entry.id);
     if (!own && entry.trace_path.empty()) continue;
     std::error_code error;

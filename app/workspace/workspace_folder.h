@@ -8,7 +8,6 @@
 // A second window finds the lock held and takes workspace-2, which is its own.
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
 

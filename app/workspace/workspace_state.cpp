@@ -104,9 +104,9 @@ WorkspaceState capture_state(const Session& session, const Layout& layout, const
   const Parameters& now = session.parameters();
   WorkspaceState state{.parameters = now,
                        .selection = session.selection(),
-                       .a = session.a() ? session.a()->id : 0,
-                       .b = session.b() ? session.b()->id : 0,
-                       .removed = session.removed_runs(),
+                       .a = session.runs().a_id(),
+                       .b = session.runs().b_id(),
+                       .removed = session.runs().removed_ids(),
                        .layout = layout,
                        .appearance = appearance};
   state.selection.hovered_token = -1;
@@ -119,15 +119,15 @@ WorkspaceState capture_state(const Session& session, const Layout& layout, const
 void apply_state(const WorkspaceState& state, Session& session, Layout& layout, Appearance& appearance) {
   layout = state.layout;
   appearance = state.appearance;
-  session.set_removed_runs(state.removed);
-  const int a = session.find_run(state.a) ? state.a : 0, b = session.find_run(state.b) ? state.b : 0;
-  if (a != (session.a() ? session.a()->id : 0) || b != (session.b() ? session.b()->id : 0)) session.show(a, b);
-  session.set_policy(state.parameters.policy);
+  if (session.runs().set_removed(state.removed)) session.traces().read_on();
+  const int a = session.runs().find(state.a) ? state.a : 0, b = session.runs().find(state.b) ? state.b : 0;
+  if (a != session.runs().a_id() || b != session.runs().b_id()) session.runs().show(a, b);
+  session.policy().set(state.parameters.policy);
   const Parameters& now = session.parameters();
   if (!same_parameters(state.parameters, now) || *state.prompt != now.prompt)
     session.next_run().set({state.parameters, *state.prompt});
   take_selection(state.selection, session.selection());
-  session.clamp_selection();
+  session.runs().clamp_selection();
 }
 
 nlohmann::json to_json(const WorkspaceState& state) {

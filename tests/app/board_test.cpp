@@ -55,7 +55,7 @@ TEST_CASE("A strategy on the board is exported as kvscope heads --export exports
   save_trace(trace,
              test::random_run(3, {.policy = "threshold:threshold=0,sinks=4,window=16", .n_layers = 8, .n_kv_heads = 4}),
              false);
-  program.session.open_trace(trace);
+  program.session.traces().open(trace);
   program.settle();
   struct Choice {
     std::string command, words;
@@ -104,7 +104,7 @@ TEST_CASE("Where the board is on show Ctrl+H writes its heads, and elsewhere the
   const test::TemporaryFolder folder;
   save_trace((folder / "a.h5").string(), test::random_run(3, {.policy = "threshold:threshold=0.2,sinks=4,window=16"}),
              false);
-  program.session.open_trace((folder / "a.h5").string());
+  program.session.traces().open((folder / "a.h5").string());
   program.settle();
   program.commands.execute("board.set", {{"heads", "0.1 1.0-2"}});
   const auto written = [&](const std::string& name) {
@@ -130,7 +130,7 @@ TEST_CASE("What the board cannot do it says, and the board stays as it was") {
   CHECK_THROWS_AS(program.commands.execute("board.d"), Error);  // no run
   const test::TemporaryFolder folder;
   save_trace((folder / "a.h5").string(), test::random_run(3), false);
-  session.open_trace((folder / "a.h5").string());
+  session.traces().open((folder / "a.h5").string());
   program.settle();
   program.commands.execute("board.set", {{"heads", "0.1 1.0-2 9.9"}});
   CHECK(views::to_text(session.selection().board.global) == "0.1 1.0-2");
@@ -147,32 +147,32 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
     return test::skip("kvscope-engine or the sample model is not there");
   Program program("exec " + test::real_engine().string());
   Session& session = program.session;
-  session.open_model(test::sample_model().string());
+  session.model().open(test::sample_model().string());
   program.wait([&] { return test::has_model(session); });
   std::string prompt;
   for (int i = 0; i < 60; ++i) prompt += " key" + std::to_string(i % 7) + " is " + std::to_string(i) + ".";
   session.next_run().set_prompt(prompt);
   session.next_run().set_max_tokens(8);
-  session.set_policy(PolicySpec::parse("streaming:sinks=4,window=40"));
+  session.policy().set(PolicySpec::parse("streaming:sinks=4,window=40"));
   session.start_run();
   program.wait([&] { return !session.run_in_progress(); });
-  REQUIRE(session.a()->run->status == RunStatus::complete);
-  const auto a = session.a()->run;
+  REQUIRE(session.runs().a()->run->status == RunStatus::complete);
+  const auto a = session.runs().a()->run;
   const ModelInfo& model = a->model;
   const auto measure = [&](const std::string& heads) {
     program.commands.execute("board.set", {{"heads", heads}});
-    const int id = session.b() ? session.b()->id : 0;
+    const int id = session.runs().b_id();
     program.commands.execute("board.measure");
-    program.wait([&] { return session.b() && session.b()->id != id && !session.run_in_progress(); });
+    program.wait([&] { return session.runs().b() && session.runs().b()->id != id && !session.run_in_progress(); });
     REQUIRE(session.messages().banners().empty());
-    const RunRecord& b = *session.b()->run;
+    const RunRecord& b = *session.runs().b()->run;
     CHECK(b.status == RunStatus::complete);
     CHECK(b.ids == a->ids);
     CHECK(b.policy.name == "hybrid");
     CHECK(b.local_heads() == views::local_heads_of(session.selection().board.global, model.n_layers, model.n_kv_heads));
-    CHECK(session.a()->run == a);
+    CHECK(session.runs().a()->run == a);
     CHECK(session.parameters().policy.name == "hybrid");
-    return session.b()->run;
+    return session.runs().b()->run;
   };
   const auto first = measure("0.0 1.1");
   // A local head keeps 4 sinks and 40 newest tokens, a global one everything.
@@ -185,13 +185,13 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
   CHECK(kept(0, 0) == q + 1);
   CHECK(kept(1, 1) == q + 1);
   CHECK(kept(0, 1) == 44);
-  CHECK(session.has_parameters_policy(*first));
+  CHECK(session.policy().is_of(*first));
   const auto other = measure("0.1");
   CHECK(other->local_heads() != first->local_heads());
-  CHECK(session.has_parameters_policy(*other));
+  CHECK(session.policy().is_of(*other));
   const auto third = measure("0.1 1.0");  // as many heads as the first, and others
-  CHECK(session.has_parameters_policy(*third));
-  CHECK_FALSE(session.has_parameters_policy(*first));
+  CHECK(session.policy().is_of(*third));
+  CHECK_FALSE(session.policy().is_of(*first));
   const auto again = measure("0.0 1.1");
   CHECK(again->evict_at.row(0, 1) == first->evict_at.row(0, 1));
   CHECK(views::paired_nll(*a, *again).b == Approx(views::paired_nll(*a, *first).b).epsilon(1e-5));
@@ -207,15 +207,15 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
   // The next start has the engine load that board with the model; another one takes its place there too.
   Program next("exec " + test::real_engine().string());
   ::setenv("XDG_STATE_HOME", program.state.path().c_str(), 1);
-  next.session.open_model(test::sample_model().string(), session.engine().gates_to_load());
+  next.session.model().open(test::sample_model().string(), session.engine().gates_to_load());
   next.wait([&] { return test::has_model(next.session); });
   save_trace((next.state / "a.h5").string(), *a, false);
-  next.session.open_trace((next.state / "a.h5").string());
+  next.session.traces().open((next.state / "a.h5").string());
   next.settle();
   next.commands.execute("board.set", {{"heads", "1.0-1"}});
   next.commands.execute("board.measure");
-  next.wait([&] { return next.session.b() && !next.session.run_in_progress(); });
-  CHECK(next.session.b()->run->local_heads() ==
+  next.wait([&] { return next.session.runs().b() && !next.session.run_in_progress(); });
+  CHECK(next.session.runs().b()->run->local_heads() ==
         views::local_heads_of({{1, 0}, {1, 1}}, model.n_layers, model.n_kv_heads));
 }
 
@@ -226,8 +226,8 @@ TEST_CASE("After a run the map stands on a metric that varies, unless a person c
   if (chosen) program.commands.execute("view.metric", {{"metric", "density"}});
   const test::TemporaryFolder folder;
   save_trace((folder / "fixed.h5").string(), test::random_run(3), false);
-  session.open_trace((folder / "fixed.h5").string());
-  program.wait([&] { return session.a() && (chosen || session.selection().metric != Metric::density); });
+  session.traces().open((folder / "fixed.h5").string());
+  program.wait([&] { return session.runs().a() && (chosen || session.selection().metric != Metric::density); });
   program.settle();
   CHECK(session.selection().metric == (chosen ? Metric::density : Metric::recall));
   CHECK(session.selection().metric_chosen == chosen);

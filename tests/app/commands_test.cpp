@@ -59,7 +59,7 @@ TEST_CASE("A command that is unknown or not possible is refused with a reason, a
   CHECK_THROWS_WITH(program.commands.execute("run.strat"), Catch::Contains("no such command"));
   CHECK_THROWS_WITH(program.commands.execute("run.start"), Catch::Contains("not possible now"));
   CHECK_THROWS_WITH(program.commands.execute("trace.save", {{"path", "x.h5"}}), Catch::Contains("not possible now"));
-  CHECK(program.session.runs().empty());
+  CHECK(program.session.runs().all().empty());
 }
 
 TEST_CASE("policy.set takes a text, a parameter or a budget, and refuses what the policy does not have") {
@@ -214,7 +214,7 @@ TEST_CASE("run.copy_command gives the line that did A, whatever the panel is set
   const std::string trace = (folder / "a.h5").string();
   const RunRecord run = test::random_run(3);
   save_trace(trace, run, false);
-  session.open_trace(trace);
+  session.traces().open(trace);
   program.settle();
   program.commands.execute("policy.set", {{"policy", "quest:read=128"}});
   CHECK(program.commands.execute("run.copy_command") == command_line(run));
@@ -238,7 +238,7 @@ TEST_CASE("A figure without a view's name is that of the view that is meant, and
   test::Program program;
   const test::TemporaryFolder folder;
   save_trace(folder / "a.h5", test::random_run(3), false);
-  program.session.open_trace(folder / "a.h5");
+  program.session.traces().open(folder / "a.h5");
   program.settle();
   program.commands.execute("layout.paper");
   for (const char* view : {"token_strip", "cache_timeline", "metric_by_layer"}) {
@@ -263,9 +263,9 @@ TEST_CASE("What the window exports of each view is the library's figure of what 
   const std::string traces[] = {(folder / "a.h5").string(), (folder / "b.h5").string()};
   save_trace(traces[0], test::random_run(3), false);
   save_trace(traces[1], test::random_run(3, {.policy = "streaming:window=60"}), false);
-  for (const std::string& trace : traces) session.open_trace(trace), program.settle();
+  for (const std::string& trace : traces) session.traces().open(trace), program.settle();
   const bool with_b = GENERATE(false, true);
-  session.show(session.runs()[0].id, with_b ? session.runs()[1].id : 0);
+  session.runs().show(session.runs().all()[0].id, with_b ? session.runs().all()[1].id : 0);
   const std::string colour = GENERATE("state", "score", "kept_heads", "oracle");
   program.commands.execute("selection.set", {{"layer", 1}, {"kv_head", 2}, {"token", 5}});
   program.commands.execute("scrub.to", {{"q", 90}});
@@ -285,7 +285,7 @@ TEST_CASE("What the window exports of each view is the library's figure of what 
   recipes["layer_head_map"] = {{"figure", "layer_head_map"}, {"metric", "recall"}, {"q", 90}, {"histogram", true}};
   if (with_b) recipes["layer_head_map"]["compare"] = "side_by_side";
   recipes["cache_timeline"] = {{"figure", "timeline"}, {"layer", 1}, {"kv_head", 2}};
-  const views::ViewContext context{session.shown_a(), session.shown_b(), &session.selection(), nullptr};
+  const views::ViewContext context{session.runs().shown_a(), session.runs().shown_b(), &session.selection(), nullptr};
   for (const auto& view : program.views) {
     const std::string id = view->id();
     INFO(id);
@@ -302,7 +302,7 @@ TEST_CASE("What the window exports of each view is the library's figure of what 
     std::vector<const RunRecord*> runs;
     json["traces"] = nlohmann::json::array();
     for (std::size_t i = 0; i < figure->runs.size(); ++i)
-      json["traces"].push_back(traces[i]), runs.push_back(session.runs()[i].run.get());
+      json["traces"].push_back(traces[i]), runs.push_back(session.runs().all()[i].run.get());
     if (recipes.contains(id)) REQUIRE(runs.size() == (with_b && id != "cache_timeline" ? 2u : 1u));
     const auto recipe = views::parse_recipe(json, "test");
     for (const std::string ending : {".svg", ".pdf", ".png"}) {
@@ -336,7 +336,7 @@ TEST_CASE("What the window exports of several runs is what the command line make
   auto& map = session.selection().map;
   map.aggregate = GENERATE(views::Aggregate::median, views::Aggregate::mean, views::Aggregate::iqr);
   session.selection().runs = GENERATE(std::vector<int>{}, std::vector{1, 3, 5}, std::vector{4, 5, 6});
-  session.show(5, 2);  // of no set: A and B, neither of them its trace's first
+  session.runs().show(5, 2);  // of no set: A and B, neither of them its trace's first
   const std::string first = (folder / "first.pdf").string(), again = (folder / "again.pdf").string();
   for (const char* view : {"layer_head_map", "metric_by_layer", "token_strip"}) {
     program.commands.execute("figure.export", {{"view", view}, {"path", first}, {"overwrite", true}});
@@ -367,7 +367,7 @@ TEST_CASE("The attention that is on show is exported, and none where it is not")
   for (int head = 0; head < attention.n_heads; ++head)
     for (int q = 0; q < attention.n_queries; ++q)
       attention.probability.push_back(q < 30 ? std::nanf("") : (head + 1.f) / (q + 2.f));
-  session.attention().answer = std::make_shared<const TokenAttention>(attention);
+  session.attention().asked().answer = std::make_shared<const TokenAttention>(attention);
   program.commands.execute("figure.export", arguments);
   program.settle();
   CHECK_THAT(test::read_text(folder / "a.svg"), Catch::Contains("query heads"));
@@ -389,7 +389,7 @@ TEST_CASE(
   const auto open = [&] {
     program.commands.execute("trace.open", {{"path", (folder / "t.h5").string()}});
     program.settle();
-    REQUIRE(session.shown_a());
+    REQUIRE(session.runs().shown_a());
   };
   SECTION("nobody has chosen") {
     open();
@@ -398,7 +398,7 @@ TEST_CASE(
     const HeadMap density = head_metric(run, Metric::density, run.queries() - 1);
     CHECK(density.at(selection.layer, selection.kv_head) < 1);
     session.selection().layer = session.selection().kv_head = 0;
-    session.show(2, 0);
+    session.runs().show(2, 0);
     CHECK(session.selection().layer + session.selection().kv_head == 0);
   }
   SECTION("a token is selected") {
@@ -415,9 +415,9 @@ TEST_CASE("heads.export says what it will write before it asks where to, or why 
   const auto show = [&](const std::string& policy, const char* name) {
     const std::string path = (folder / name).string();
     save_trace(path, test::random_run(3, {.policy = policy}), false);
-    session.open_trace(path);
+    session.traces().open(path);
     program.settle();
-    session.show(session.runs().back().id, 0);
+    session.runs().show(session.runs().all().back().id, 0);
   };
   show("kvpop:budget=64,sinks=4,window=16", "fixed.h5");
   CHECK_THROWS_WITH(program.commands.execute("heads.export"),

@@ -40,10 +40,10 @@ class Fixture {
     for (const json& t : templates) {
       if (t["name"] == "Qwen3") std::ofstream(folder_ / "tokenizer_config.json") << json{{"chat_template", t["text"]}};
     }
-    session.open_model(folder_.path().string());
+    session.model().open(folder_.path().string());
     wait([&] { return test::has_model(session) && session.next_run().has_chat(); });
     session.next_run().set_raw(false);
-    session.set_policy(PolicySpec::parse("full"));
+    session.policy().set(PolicySpec::parse("full"));
     session.next_run().set_max_tokens(6);
   }
   template <typename Condition>
@@ -57,8 +57,8 @@ class Fixture {
   }
   std::string finish() {
     wait([&] { return !session.run_in_progress(); });
-    REQUIRE(session.a());
-    const RunRecord& run = *session.a()->run;
+    REQUIRE(session.runs().a());
+    const RunRecord& run = *session.runs().a()->run;
     REQUIRE(run.status == RunStatus::complete);
     const auto end = run.pieces.offsets()[static_cast<std::size_t>(run.prompt_len)];
     return run.pieces.bytes().substr(0, static_cast<std::size_t>(end));
@@ -66,10 +66,10 @@ class Fixture {
   const Conversation& chat() const { return session.parameters().chat; }
   /// As the next start does with what the last session left; its run 2 is A, or another one.
   void take_up(const std::vector<RunEntry>& runs, const Conversation& chat, int a = 2) {
-    for (const RunEntry& entry : runs) session.put_back_run(entry);
+    for (const RunEntry& entry : runs) session.runs().put_back(entry);
     session.next_run().set_chat(chat);
-    session.show(a, 0);
-    session.take_up_chat();
+    session.runs().show(a, 0);
+    session.chat().take_up();
   }
 
  private:
@@ -99,10 +99,10 @@ TEST_CASE("What is sent becomes a turn, and so does its answer: the next run is 
   CHECK(fixture.run().find("[user] How warm is it?") != std::string::npos);
   REQUIRE(fixture.chat().turns.size() == 2);
   const std::string answer = fixture.chat().turns[1].content;
-  CHECK(answer == answer_text(*session.a()->run));
+  CHECK(answer == answer_text(*session.runs().a()->run));
   CHECK_FALSE(answer.empty());
   CHECK(session.parameters().prompt.empty());
-  CHECK(session.a()->run->prompt_text == "How warm is it?");
+  CHECK(session.runs().a()->run->prompt_text == "How warm is it?");
 
   Conversation chat = fixture.chat();
   chat.system = "Be brief.";
@@ -116,8 +116,8 @@ TEST_CASE("What is sent becomes a turn, and so does its answer: the next run is 
   CHECK(counted > 10);
   CHECK(fixture.chat().turns.size() == 4);
   // The command says all of it.
-  CHECK(command_line(*session.a()->run).find(" --messages ") != std::string::npos);
-  CHECK(command_line(*session.a()->run).find("--thinking off") != std::string::npos);
+  CHECK(command_line(*session.runs().a()->run).find(" --messages ") != std::string::npos);
+  CHECK(command_line(*session.runs().a()->run).find("--thinking off") != std::string::npos);
 }
 
 TEST_CASE("Without a draft the last turn is answered anew, under whatever policy there is now") {
@@ -125,11 +125,11 @@ TEST_CASE("Without a draft the last turn is answered anew, under whatever policy
   Session& session = fixture.session;
   session.next_run().set_prompt("One, two?");
   const std::string asked = fixture.run();
-  session.set_policy(PolicySpec::parse("streaming:sinks=1,window=4"));
+  session.policy().set(PolicySpec::parse("streaming:sinks=1,window=4"));
   CHECK(fixture.run() == asked);
-  CHECK(session.a()->run->policy.name == "streaming");
+  CHECK(session.runs().a()->run->policy.name == "streaming");
   CHECK(fixture.chat().turns.size() == 2);
-  CHECK(session.runs().size() == 2);
+  CHECK(session.runs().all().size() == 2);
 }
 
 // The engine was ready first, and a share of a prompt that nobody had counted went to it below its floor.
@@ -155,17 +155,17 @@ TEST_CASE("Who takes a turn back sees the answer before it with the run that mad
   session.next_run().set_prompt("One, two?");
   fixture.run();
   const Conversation first = fixture.chat();
-  const int id = session.a()->id;
+  const int id = session.runs().a()->id;
   session.next_run().set_prompt("Three?");
   fixture.run();
-  REQUIRE(session.chat_run() == session.a());
-  REQUIRE(session.a()->id != id);
+  REQUIRE(session.chat().run() == session.runs().a());
+  REQUIRE(session.runs().a()->id != id);
   session.next_run().set_chat(first);  // as an undo does
-  REQUIRE(session.chat_run() != nullptr);
-  CHECK(session.chat_run()->id == id);
-  CHECK(session.chat_run() != session.a());  // which the chat has a button for
+  REQUIRE(session.chat().run() != nullptr);
+  CHECK(session.chat().run()->id == id);
+  CHECK(session.chat().run() != session.runs().a());  // which the chat has a button for
   session.next_run().set_chat({.turns = {first.turns[0], {"assistant", "nobody's"}}});
-  CHECK(session.chat_run() == nullptr);
+  CHECK(session.chat().run() == nullptr);
 }
 
 TEST_CASE("A turn that is edited takes all behind it out of the chat") {
@@ -178,15 +178,15 @@ TEST_CASE("A turn that is edited takes all behind it out of the chat") {
   REQUIRE(fixture.chat().turns.size() == 4);
   CHECK_THROWS_AS(session.next_run().edit_turn(1), Error);  // the assistant's
   CHECK_THROWS_AS(session.next_run().edit_turn(4), Error);
-  REQUIRE(session.chat_run() == session.a());
+  REQUIRE(session.chat().run() == session.runs().a());
   Conversation other = fixture.chat();
   other.turns[1].content = "another answer";
   session.next_run().set_chat(other);
-  CHECK(session.chat_run() == session.a());
+  CHECK(session.chat().run() == session.runs().a());
   session.next_run().edit_turn(2);
   CHECK(session.parameters().prompt == "second");
   CHECK(fixture.chat().turns.size() == 2);
-  CHECK(session.chat_run() == nullptr);  // why it stopped is not why the first one did
+  CHECK(session.chat().run() == nullptr);  // why it stopped is not why the first one did
   session.next_run().edit_turn(0);
   CHECK(session.parameters().prompt == "first");
   CHECK(fixture.chat().turns.empty());
@@ -197,20 +197,20 @@ TEST_CASE("Continue goes on from the answer's tokens, and the turn is the whole 
   Session& session = fixture.session;
   session.next_run().set_prompt("Count.");
   fixture.run();
-  const RunRecord first = *session.a()->run;
+  const RunRecord first = *session.runs().a()->run;
   const std::string begun = fixture.chat().turns.back().content;
   session.continue_run();
   fixture.finish();
-  const RunRecord& more = *session.a()->run;
+  const RunRecord& more = *session.runs().a()->run;
   CHECK(more.prompt_len == first.n_tokens());
   CHECK(std::equal(first.ids.begin(), first.ids.end(), more.ids.begin()));
   CHECK(command_line(more).find(" --prompt-ids " + std::to_string(first.ids[0]) + ",") != std::string::npos);
   REQUIRE(fixture.chat().turns.size() == 2);
   CHECK(fixture.chat().turns.back().content == begun + answer_text(more));
-  CHECK(session.answer_of(*session.a()) == begun + answer_text(more));  // what is copied
-  CHECK(session.answer_of(*session.find_run(1)) == begun);
-  CHECK(session.chat_tokens_before() == 6);
-  CHECK(stop_reason(more, session.chat_tokens_before()) == "stopped at 12 tokens");
+  CHECK(session.chat().answer_of(*session.runs().a()) == begun + answer_text(more));  // what is copied
+  CHECK(session.chat().answer_of(*session.runs().find(1)) == begun);
+  CHECK(session.chat().tokens_before() == 6);
+  CHECK(stop_reason(more, session.chat().tokens_before()) == "stopped at 12 tokens");
 }
 
 TEST_CASE("A fork decodes another way from a query of A, beside it") {
@@ -220,16 +220,16 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
   session.next_run().set_prompt("some words to begin with");
   CHECK_THROWS_AS(session.fork_run(0), Error);
   fixture.run();
-  const auto a = session.a()->run;
+  const auto a = session.runs().a()->run;
   const int q = a->prompt_len + 2;
   CHECK_THROWS_AS(session.fork_run(a->n_tokens()), Error);
   session.fork_run(q);
-  CHECK_THAT(run_titles(session.runs()).at(2).text,
+  CHECK_THAT(run_titles(session.runs().all()).at(2).text,
              Catch::StartsWith("fork of run 1 at query " + std::to_string(q) + ": "));
   fixture.wait([&] { return !session.run_in_progress(); });
-  REQUIRE(session.b());
-  const RunRecord& b = *session.b()->run;
-  CHECK(session.a()->run == a);
+  REQUIRE(session.runs().b());
+  const RunRecord& b = *session.runs().b()->run;
+  CHECK(session.runs().a()->run == a);
   CHECK_THAT(session.messages().notice(), Catch::Contains("repeats A's text"));
   CHECK(b.prompt_len == q + 1);
   CHECK(std::equal(b.ids.begin(), b.ids.begin() + q + 1, a->ids.begin()));
@@ -245,13 +245,13 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
 TEST_CASE("A fork under A's policy has A's budget, whatever share of its longer text that is") {
   Fixture fixture;
   Session& session = fixture.session;
-  session.set_policy(PolicySpec::parse("kvpop:keep=50%,sinks=1,window=2"));
+  session.policy().set(PolicySpec::parse("kvpop:keep=50%,sinks=1,window=2"));
   session.next_run().set_prompt("How warm is it there, and how cold is it here, and what is in between?");
   fixture.run();
-  const RunRecord a = *session.a()->run;
+  const RunRecord a = *session.runs().a()->run;
   session.fork_run(a.prompt_len + 2);
-  fixture.wait([&] { return !session.run_in_progress() && session.b() != nullptr; });
-  const RunRecord& b = *session.b()->run;
+  fixture.wait([&] { return !session.run_in_progress() && session.runs().b() != nullptr; });
+  const RunRecord& b = *session.runs().b()->run;
   CHECK(b.n_positions > a.n_positions);
   CHECK(b.policy.budget_tokens(b.n_positions) == a.policy.budget_tokens(a.n_positions));
 }
@@ -262,18 +262,18 @@ TEST_CASE("A stopped answer is a turn as far as it came, and a run that fails gi
   session.next_run().set_max_tokens(400);
   session.next_run().set_prompt("Go on and on.");
   session.start_run();
-  fixture.wait([&] { return !session.chat_answer().empty(); });
+  fixture.wait([&] { return !session.chat().answer().empty(); });
   CHECK(fixture.chat().turns.size() == 1);
   session.engine().cancel_run();
   fixture.wait([&] { return !session.run_in_progress(); });
   REQUIRE(fixture.chat().turns.size() == 2);
-  CHECK(stop_reason(*session.a()->run).starts_with("stopped after "));
+  CHECK(stop_reason(*session.runs().a()->run).starts_with("stopped after "));
   session.next_run().set_max_tokens(1 << 20);  // more than the model has
   session.next_run().set_prompt("Too long.");
   session.start_run();
   fixture.wait([&] { return !session.run_in_progress(); });
-  CHECK(session.runs().back().run->status == RunStatus::failed);
-  CHECK(session.a()->run->status == RunStatus::cancelled);  // what failed without a token takes no place
+  CHECK(session.runs().all().back().run->status == RunStatus::failed);
+  CHECK(session.runs().a()->run->status == RunStatus::cancelled);  // what failed without a token takes no place
   CHECK(fixture.chat().turns.size() == 2);
   CHECK(session.parameters().prompt == "Too long.");
 }
@@ -295,9 +295,9 @@ TEST_CASE("Who stops an answer before its first word has the question back, and 
     return !session.run_in_progress();
   });
   undo.observe_automatic();
-  REQUIRE(session.runs().size() == 1);
-  CHECK(session.runs()[0].run->status == RunStatus::cancelled);
-  CHECK(session.a() == nullptr);  // it was stopped before its prompt was read: what it keeps nobody knows
+  REQUIRE(session.runs().all().size() == 1);
+  CHECK(session.runs().all()[0].run->status == RunStatus::cancelled);
+  CHECK(session.runs().a() == nullptr);  // it was stopped before its prompt was read: what it keeps nobody knows
   CHECK(fixture.chat().turns.empty());
   CHECK(session.parameters().prompt == "How warm is it?");
   while (undo.history().can_undo()) undo.undo();
@@ -317,7 +317,7 @@ TEST_CASE("A question whose engine died before a word of its answer is a turn ag
   fixture.wait([&] { return fixture.chat().turns.size() == 2; });
   CHECK(session.parameters().prompt.empty());
   CHECK(fixture.chat().turns[0].content == "How warm is it?");
-  CHECK(fixture.chat().turns[1].content == answer_text(*session.a()->run));
+  CHECK(fixture.chat().turns[1].content == answer_text(*session.runs().a()->run));
   CHECK_FALSE(fixture.chat().turns[1].content.empty());
 }
 
@@ -336,7 +336,7 @@ TEST_CASE(
     undo.observe_automatic();
   };
   const auto ended = [&] {
-    return !session.run_in_progress() && session.runs().back().run->status == RunStatus::complete;
+    return !session.run_in_progress() && session.runs().all().back().run->status == RunStatus::complete;
   };
   const auto ask = [&](const std::string& question) {
     session.next_run().set_prompt(question);
@@ -353,26 +353,26 @@ TEST_CASE(
   undo.undo();
   CHECK(session.parameters().prompt == "How warm is it?");
   CHECK(fixture.chat().turns.empty());
-  CHECK(session.a() == nullptr);
+  CHECK(session.runs().a() == nullptr);
   undo.redo();
   CHECK(fixture.chat().turns == first);
-  CHECK(session.a()->id == 1);
+  CHECK(session.runs().a()->id == 1);
 
   ask("And there?");
-  wait([&] { return !session.chat_answer().empty(); });
+  wait([&] { return !session.chat().answer().empty(); });
   undo.undo();
   CHECK(session.parameters().prompt == "And there?");
-  CHECK(session.a()->id == 1);
-  CHECK(session.chat_answer() == first.back().content);  // of the run that goes on this chat knows nothing
-  CHECK(session.chat_run() == session.a());
+  CHECK(session.runs().a()->id == 1);
+  CHECK(session.chat().answer() == first.back().content);  // of the run that goes on this chat knows nothing
+  CHECK(session.chat().run() == session.runs().a());
   wait(ended);
   CHECK(fixture.chat().turns == first);  // its last turn has been taken for the one that was asked
   undo.redo();
   REQUIRE(fixture.chat().turns.size() == 4);
-  const RunRecord& second = *session.find_run(2)->run;
+  const RunRecord& second = *session.runs().find(2)->run;
   CHECK(fixture.chat().turns[3].content == answer_text(second));
-  CHECK(session.a()->id == 2);
-  CHECK(session.chat_run() == session.a());
+  CHECK(session.runs().a()->id == 2);
+  CHECK(session.chat().run() == session.runs().a());
 
   const std::size_t steps = undo.history().steps();
   session.continue_run();
@@ -382,7 +382,7 @@ TEST_CASE(
   CHECK(fixture.chat().turns[3].content.size() > answer_text(second).size());
   undo.undo();
   CHECK(fixture.chat().turns[3].content == answer_text(second));
-  CHECK(session.a()->id == 2);
+  CHECK(session.runs().a()->id == 2);
 }
 
 TEST_CASE("What A of the session before has answered is the chat's turn again, and Continue goes on from it") {
@@ -395,11 +395,11 @@ TEST_CASE("What A of the session before has answered is the chat's turn again, a
   Conversation chat = fixture.chat();
   chat.turns.resize(1);
   session.next_run().set_chat(chat);
-  CHECK(session.chat_run() == nullptr);
-  session.take_up_chat();
+  CHECK(session.chat().run() == nullptr);
+  session.chat().take_up();
   REQUIRE(fixture.chat().turns.size() == 2);
   CHECK(fixture.chat().turns[1].content == answer);
-  CHECK(session.chat_run() == session.a());
+  CHECK(session.chat().run() == session.runs().a());
   session.continue_run();
   fixture.wait([&] { return !session.run_in_progress(); });
   CHECK(fixture.chat().turns.size() == 2);
@@ -408,7 +408,7 @@ TEST_CASE("What A of the session before has answered is the chat's turn again, a
   // Another question is not what A was asked.
   chat.turns = {{"user", "And there?"}};
   session.next_run().set_chat(chat);
-  session.take_up_chat();
+  session.chat().take_up();
   CHECK(fixture.chat().turns.size() == 1);
 }
 
@@ -418,7 +418,7 @@ TEST_CASE("After kill -9 the chat's last turn is what its run has") {
   Session& session = fixture.session;
   session.next_run().set_prompt("How warm is it?");
   fixture.run();
-  const RunEntry whole = *session.a();
+  const RunEntry whole = *session.runs().a();
   RunEntry cut = whole;
   const auto beginning = std::make_shared<RunRecord>(*whole.run);
   beginning->ids.resize(static_cast<std::size_t>(whole.run->prompt_len) + 3);
@@ -434,15 +434,15 @@ TEST_CASE("After kill -9 the chat's last turn is what its run has") {
   Fixture next;
   next.take_up({cut}, fixture.chat(), 1);
   CHECK(next.chat().turns[1].content == begun);
-  CHECK(next.session.chat_run() == next.session.a());
-  CHECK(next.session.chat_answer() == begun);
+  CHECK(next.session.chat().run() == next.session.runs().a());
+  CHECK(next.session.chat().answer() == begun);
 
   // A run that was resumed had not come as far as the one that it went on from.
   cut.id = 2;
   Fixture resumed;
   resumed.take_up({whole, cut}, fixture.chat());
   CHECK(resumed.chat().turns[1].content == begun);
-  CHECK(resumed.session.chat_run() == resumed.session.a());
+  CHECK(resumed.session.chat().run() == resumed.session.runs().a());
 
   // One that a person looks at again is not the newest: the turn is another run's.
   Fixture other;
@@ -460,27 +460,27 @@ TEST_CASE("An answer that was continued is one turn of the next session too, wit
   fixture.run();
   session.continue_run();
   fixture.wait([&] { return !session.run_in_progress(); });
-  const int n_before = session.chat_tokens_before();
+  const int n_before = session.chat().tokens_before();
   REQUIRE(n_before == 6);
 
   Fixture next;
-  next.take_up(session.runs(), fixture.chat());
-  CHECK(next.session.chat_run() == next.session.a());
-  CHECK(next.session.chat_tokens_before() == n_before);
-  CHECK(next.session.chat_answer() == session.chat_answer());
+  next.take_up(session.runs().all(), fixture.chat());
+  CHECK(next.session.chat().run() == next.session.runs().a());
+  CHECK(next.session.chat().tokens_before() == n_before);
+  CHECK(next.session.chat().answer() == session.chat().answer());
   CHECK(next.chat() == fixture.chat());
   // The window ended while it went on: the turn was what it went on from.
   Conversation cut = fixture.chat();
-  cut.turns[1].content = answer_text(*session.find_run(1)->run);
+  cut.turns[1].content = answer_text(*session.runs().find(1)->run);
   Fixture cut_off;
-  cut_off.take_up(session.runs(), cut);
+  cut_off.take_up(session.runs().all(), cut);
   CHECK(cut_off.chat() == fixture.chat());
-  CHECK(cut_off.session.chat_run() == cut_off.session.a());
-  CHECK(cut_off.session.chat_tokens_before() == n_before);
+  CHECK(cut_off.session.chat().run() == cut_off.session.runs().a());
+  CHECK(cut_off.session.chat().tokens_before() == n_before);
   // Without the run that it went on from nobody knows how long it is.
   Fixture alone;
-  alone.take_up({*session.find_run(2)}, fixture.chat());
-  CHECK(alone.session.chat_run() == nullptr);
+  alone.take_up({*session.runs().find(2)}, fixture.chat());
+  CHECK(alone.session.chat().run() == nullptr);
 }
 
 TEST_CASE(
@@ -492,18 +492,18 @@ TEST_CASE(
     fixture.run();
   }
   Fixture next;
-  next.take_up(session.runs(), fixture.chat(), 1);
-  CHECK(next.session.a()->id == 1);
-  REQUIRE(next.session.chat_run() != nullptr);
-  CHECK(next.session.chat_run()->id == 2);
+  next.take_up(session.runs().all(), fixture.chat(), 1);
+  CHECK(next.session.runs().a()->id == 1);
+  REQUIRE(next.session.chat().run() != nullptr);
+  CHECK(next.session.chat().run()->id == 2);
   CHECK(next.chat() == fixture.chat());
   // A last turn without an answer is not filled by a run that is not on show.
   Conversation asked = fixture.chat();
   asked.turns.pop_back();
   Fixture open;
-  open.take_up(session.runs(), asked, 1);
+  open.take_up(session.runs().all(), asked, 1);
   CHECK(open.chat() == asked);
-  CHECK(open.session.chat_run() == nullptr);
+  CHECK(open.session.chat().run() == nullptr);
 }
 
 TEST_CASE("A turn ends before the stop text that ended it, which is in the tokens that Continue goes on from") {
@@ -511,7 +511,7 @@ TEST_CASE("A turn ends before the stop text that ended it, which is in the token
   Session& session = fixture.session;
   session.next_run().set_prompt("How warm is it?");
   fixture.run();
-  const RunRecord plain = *session.a()->run;
+  const RunRecord plain = *session.runs().a()->run;
   const std::string third(plain.pieces[static_cast<std::size_t>(plain.prompt_len) + 2]);
   Conversation chat = fixture.chat();
   chat.turns.clear();
@@ -519,12 +519,12 @@ TEST_CASE("A turn ends before the stop text that ended it, which is in the token
   session.next_run().set_prompt("How warm is it?");
   session.next_run().set_stop({third});
   fixture.run();
-  const RunRecord& stopped = *session.a()->run;
+  const RunRecord& stopped = *session.runs().a()->run;
   REQUIRE(stopped.n_tokens() < plain.n_tokens());
   const std::string whole = answer_text(stopped), turn = fixture.chat().turns[1].content;
   CHECK(turn == whole.substr(0, whole.find(third)));
-  CHECK(session.answer_of(*session.a()) == turn);
-  CHECK(session.a()->stop() == std::vector<std::string>{third});
+  CHECK(session.chat().answer_of(*session.runs().a()) == turn);
+  CHECK(session.runs().a()->stop() == std::vector<std::string>{third});
   session.next_run().set_stop({});
   session.continue_run();
   fixture.wait([&] { return !session.run_in_progress(); });

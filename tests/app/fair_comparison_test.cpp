@@ -95,7 +95,7 @@ TEST_CASE("A trace that is opened sets the policy of the next run, of whatever k
   for (const char* policy : {"threshold:threshold=0.2,sinks=4,window=16", "streaming:sinks=2,window=30",
                              "kvpop:budget=40,sinks=4,window=16", "kvpop:keep=30%,sinks=4,window=16"}) {
     const RunRecord run = random_run(5, {.policy = policy});
-    program.session.open_trace(saved(folder, std::to_string(n++) + ".h5", run));
+    program.session.traces().open(saved(folder, std::to_string(n++) + ".h5", run));
     program.settle();
     CHECK(program.session.parameters().policy == run.policy);
     CHECK_FALSE(program.session.preview().shown());
@@ -112,9 +112,9 @@ TEST_CASE(
   app::Session& session = program.session;
   const TemporaryFolder folder;
   if (chosen) program.run("view.metric", {{"metric", "cache_share"}});
-  session.open_trace(saved(folder, "a.h5", random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"})));
+  session.traces().open(saved(folder, "a.h5", random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"})));
   program.settle();
-  session.open_trace(saved(folder, "b.h5", random_run(3, {.policy = "kvpop:budget=120,sinks=4,window=16"})));
+  session.traces().open(saved(folder, "b.h5", random_run(3, {.policy = "kvpop:budget=120,sinks=4,window=16"})));
   program.settle();
   program.run("run.compare", {{"a", 1}, {"b", 2}});
   test::poll_until(session, [&] { return chosen || session.selection().metric == Metric::above_chance; });

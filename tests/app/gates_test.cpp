@@ -246,18 +246,18 @@ TEST_CASE("No run may begin before the model's folder was looked for gates", "[g
   });
   test::poll_until(session, [&] { return reads.load(); });  // it is behind that job: the next one that wakes is held
   held = true;
-  session.open_model(folder.path().string());
+  session.model().open(folder.path().string());
   // Behind the tokenizer, before the gates.
   test::poll_until(session, [&] { return session.engine().model() && !session.next_run().reads_tokenizer(); });
   session.next_run().set_prompt("One, two?");
-  session.set_policy(PolicySpec::parse("full"));
-  REQUIRE_FALSE(session.gates().known());
+  session.policy().set(PolicySpec::parse("full"));
+  REQUIRE_FALSE(session.policy().gates().known());
   CHECK(app::why_not(session, app::RunKind::start) == "The model is loading.");
   CHECK(session.state()["engine"] == "loading");
   CHECK(session.state()["model"].is_null());  // scripts wait for it
   held = false;
   test::poll_until(session, [&] { return !session.state()["model"].is_null(); });
-  CHECK(session.gates().known());
+  CHECK(session.policy().gates().known());
   CHECK(app::why_not(session, app::RunKind::start).empty());
 }
 
@@ -273,23 +273,23 @@ TEST_CASE("in a session a gate is chosen by name, and goes before the others of 
       if (std::chrono::steady_clock::now() > deadline) FAIL("timed out; state: " << session.state().dump());
     }
   };
-  session.open_model(folder.path().string());
+  session.model().open(folder.path().string());
   wait([&] { return test::has_model(session); });
   CHECK(session.state()["gates"] == json{"a-half", "b-most"});
-  session.set_policy(PolicySpec::parse("wg-kv"));
-  REQUIRE(session.used_gate());
-  CHECK(session.used_gate()->gate.name == "a-half");
+  session.policy().set(PolicySpec::parse("wg-kv"));
+  REQUIRE(session.policy().gate());
+  CHECK(session.policy().gate()->gate.name == "a-half");
   CHECK(session.engine().gates_to_load().empty());  // the engine has it: nothing is loaded again
-  session.use_gate("b-most");
-  CHECK(session.used_gate()->gate.name == "b-most");
+  session.policy().use_gate("b-most");
+  CHECK(session.policy().gate()->gate.name == "b-most");
   wait([&] { return test::has_model(session); });
   CHECK(session.engine().gates_to_load() == std::vector{(folder / "gates/b-most").string()});
   CHECK(session.command_line().find(" --gate ") != std::string::npos);
-  session.use_gate("a-half");
+  session.policy().use_gate("a-half");
   CHECK(session.engine().gates_to_load() == std::vector{(folder / "gates/a-half").string()});
-  CHECK(test::error_of([&] { session.use_gate("c"); }).find("a-half, b-most") != std::string::npos);
-  session.set_policy(PolicySpec::parse("streaming"));
-  CHECK(session.used_gate() == nullptr);
+  CHECK(test::error_of([&] { session.policy().use_gate("c"); }).find("a-half, b-most") != std::string::npos);
+  session.policy().set(PolicySpec::parse("streaming"));
+  CHECK(session.policy().gate() == nullptr);
 }
 
 TEST_CASE("a loaded gate is let go of unless it decides, and a run's command names the gates that its policy reads",
@@ -300,35 +300,37 @@ TEST_CASE("a loaded gate is let go of unless it decides, and a run's command nam
   const std::string more = (others / "more").string(), second = (folder / "gates/b-most").string();
   app::Session session({.engine_command = "exec " + test::fake_engine().string(), .trace_program = {}, .wake = [] {}});
   const auto loaded = [&] { return test::has_model(session); };
-  const auto refusal = [&](const std::string& name) { return test::error_of([&] { session.drop_gate(name); }); };
-  session.open_model(folder.path().string());
+  const auto refusal = [&](const std::string& name) {
+    return test::error_of([&] { session.model().drop_gate(name); });
+  };
+  session.model().open(folder.path().string());
   test::poll_until(session, loaded);
   CHECK(refusal("a-half").find("is loaded with the model") != std::string::npos);
   CHECK(refusal("none").find("none is not loaded") != std::string::npos);
 
-  session.add_gate(more);  // and takes a policy that reads it
-  test::poll_until(session, [&] { return session.used_gate() && session.used_gate()->gate.name == "more"; });
+  session.model().add_gate(more);  // and takes a policy that reads it
+  test::poll_until(session, [&] { return session.policy().gate() && session.policy().gate()->gate.name == "more"; });
   test::poll_until(session, loaded);
   REQUIRE(session.engine().gates_to_load() == std::vector{more});
   CHECK(session.command_line().find(" --gate ") != std::string::npos);
   CHECK(refusal("more").find("is in use") != std::string::npos);
   CHECK(session.engine().gates_to_load() == std::vector{more});
 
-  session.set_policy(PolicySpec::parse("streaming:sinks=4,window=32"));
+  session.policy().set(PolicySpec::parse("streaming:sinks=4,window=32"));
   CHECK(session.command_line().find(" --gate ") == std::string::npos);
   session.next_run().set_prompt("one two three four five six seven eight nine ten");
   session.next_run().set_max_tokens(6);
   session.start_run();
   CHECK(refusal("more").find("a run is in progress") != std::string::npos);
   test::poll_until(session, [&] { return !session.run_in_progress(); });
-  REQUIRE(session.a());
-  CHECK(command_line(*session.a()->run).find("streaming") != std::string::npos);
-  CHECK(command_line(*session.a()->run).find(" --gate ") == std::string::npos);
+  REQUIRE(session.runs().a());
+  CHECK(command_line(*session.runs().a()->run).find("streaming") != std::string::npos);
+  CHECK(command_line(*session.runs().a()->run).find(" --gate ") == std::string::npos);
 
-  session.drop_gate("more");
+  session.model().drop_gate("more");
   CHECK(session.engine().gates_to_load().empty());
   test::poll_until(session, loaded);
-  CHECK(session.gates().find("more"));  // can be chosen again
+  CHECK(session.policy().gates().find("more"));  // can be chosen again
   CHECK(session.parameters().policy.name == "streaming");
   CHECK(session.state()["banners"].empty());
 }
@@ -364,35 +366,35 @@ TEST_CASE("a run by one gate of a kind is previewed and told by the name of the 
   write_model_with_gates(folder);
   app::Session session(
       {.engine_command = "exec " + test::real_engine().string(), .device = "cpu", .trace_program = {}, .wake = [] {}});
-  session.open_model(folder.path().string());
+  session.model().open(folder.path().string());
   test::poll_until(
       session, [&] { return test::has_model(session); }, 120);  // LibTorch comes from the disk
   session.next_run().set_prompt("one two three four five six seven eight nine ten eleven twelve thirteen fourteen");
   session.next_run().set_max_tokens(8);
-  session.set_policy(PolicySpec::parse("wg-kv:threshold=0.5,sinks=0,window=4"));
+  session.policy().set(PolicySpec::parse("wg-kv:threshold=0.5,sinks=0,window=4"));
   session.start_run();
   const auto ended = [&] { return test::has_model(session) && !session.run_in_progress(); };
   test::poll_until(session, ended);
-  REQUIRE(session.a());
-  CHECK(session.a()->run->scorer.text == "WG-KV, delay 0, gate a-half");
-  CHECK(session.has_parameters_policy(*session.a()->run));
-  CHECK_FALSE(session.shown_b());
+  REQUIRE(session.runs().a());
+  CHECK(session.runs().a()->run->scorer.text == "WG-KV, delay 0, gate a-half");
+  CHECK(session.policy().is_of(*session.runs().a()->run));
+  CHECK_FALSE(session.runs().shown_b());
 
-  session.choose_gate("b-most");
+  session.model().choose_gate("b-most");
   test::poll_until(session, [&] { return session.preview().shown(); });
   const RunRecord& preview = *session.preview().run();
-  CHECK(preview.policy == session.a()->run->policy);
+  CHECK(preview.policy == session.runs().a()->run->policy);
   CHECK(gate_of(preview) == "b-most");
-  CHECK(preview.scores.row(0, 0)[2] != session.a()->run->scores.row(0, 0)[2]);
-  CHECK(session.shown_b()->label == "preview of A with gate b-most");
-  CHECK_FALSE(session.has_parameters_policy(*session.a()->run));
+  CHECK(preview.scores.row(0, 0)[2] != session.runs().a()->run->scores.row(0, 0)[2]);
+  CHECK(session.runs().shown_b()->label == "preview of A with gate b-most");
+  CHECK_FALSE(session.policy().is_of(*session.runs().a()->run));
 
   session.decode_again();
-  test::poll_until(session, [&] { return ended() && session.shown_b() && !session.shown_b()->preview; });
-  CHECK(session.shown_a()->label == "A with gate a-half");
-  CHECK(session.shown_b()->label == "B with gate b-most");
-  CHECK(session.has_parameters_policy(*session.b()->run));
-  CHECK(command_line(*session.b()->run).find("gates/b-most") != std::string::npos);
+  test::poll_until(session, [&] { return ended() && session.runs().shown_b() && !session.runs().shown_b()->preview; });
+  CHECK(session.runs().shown_a()->label == "A with gate a-half");
+  CHECK(session.runs().shown_b()->label == "B with gate b-most");
+  CHECK(session.policy().is_of(*session.runs().b()->run));
+  CHECK(command_line(*session.runs().b()->run).find("gates/b-most") != std::string::npos);
 }
 
 TEST_CASE("the window's list of policies has an entry for each gate that was found, and choosing one loads it",

@@ -96,7 +96,7 @@ TEST_CASE("The program decodes under given budgets, keeps them, copies them with
   const test::TemporaryFolder folder;
   test::Program program("exec " + test::real_engine().string());
   app::Session& session = program.session;
-  session.open_model(test::sample_model().string());
+  session.model().open(test::sample_model().string());
   test::poll_until(
       session, [&] { return test::has_model(session); }, 120);
   const ModelInfo model = *session.engine().model();
@@ -110,22 +110,22 @@ TEST_CASE("The program decodes under given budgets, keeps them, copies them with
       "one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
       "fifteen sixteen seventeen eighteen nineteen twenty");
   session.next_run().set_max_tokens(4);
-  session.set_policy(PolicySpec::parse("h2o:budget=30,window=8"));
+  session.policy().set(PolicySpec::parse("h2o:budget=30,window=8"));
   CHECK_THROWS_AS(program.commands.execute("policy.budgets", {{"text", "a b"}}), Error);
   program.commands.execute("policy.budgets", {{"path", (folder / "b.txt").string()}});
   session.start_run();
   test::poll_until(
       session, [&] { return !session.run_in_progress(); }, 120);
-  const RunRecord& run = *session.a()->run;
+  const RunRecord& run = *session.runs().a()->run;
   REQUIRE(run.status == RunStatus::complete);
   CHECK(run.geometry(1, 0).budget() == 28);
-  CHECK(session.has_parameters_policy(run));
+  CHECK(session.policy().is_of(run));
   CHECK_THAT(program.commands.execute("run.copy_command").get<std::string>(), Catch::Contains(" --budgets 24,"));
   program.commands.execute("policy.one_budget");
   CHECK(session.parameters().budgets.empty());
-  CHECK_FALSE(session.has_parameters_policy(run));
+  CHECK_FALSE(session.policy().is_of(run));
   session.start_run();
   test::poll_until(
       session, [&] { return !session.run_in_progress(); }, 120);
-  CHECK(session.a()->run->heads.empty());
+  CHECK(session.runs().a()->run->heads.empty());
 }

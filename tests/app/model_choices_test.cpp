@@ -30,7 +30,7 @@ struct Start {
     });
   }
   void open(const fs::path& model) {
-    session.open_model(model.string());
+    session.model().open(model.string());
     workspace.undo().observe();  // as after a command
     wait([&] { return test::has_model(session) && !words_pending(model); });
   }
@@ -75,13 +75,13 @@ TEST_CASE("A model that is opened again has the policy, the gate and the chat th
     Start start(folder / "state");
     start.open(chatty);
     start.session.next_run().set_raw(false);
-    start.session.add_gate(gate.string());
-    start.wait([&] { return start.session.used_gate() && test::has_model(start.session); });
-    start.session.set_policy(PolicySpec::parse("wg-kv:threshold=0.3"));
+    start.session.model().add_gate(gate.string());
+    start.wait([&] { return start.session.policy().gate() && test::has_model(start.session); });
+    start.session.policy().set(PolicySpec::parse("wg-kv:threshold=0.3"));
     REQUIRE(start.chosen() == of_chatty);
     start.open(plain);
     CHECK_THAT(start.log(), Catch::Contains("other-plain has no chat template. Chat is off"));
-    start.session.set_policy(PolicySpec::parse("h2o:keep=30%,window=16"));
+    start.session.policy().set(PolicySpec::parse("h2o:keep=30%,window=16"));
     start.workspace.undo().observe();
     CHECK(start.chosen() == of_plain);
     start.open(chatty);
@@ -119,7 +119,7 @@ TEST_CASE("A model whose chat template is refused runs plain text, and Chat show
   std::ofstream(model / "chat_template.jinja") << "{% macro f() %}{% endmacro %}";
   Start start(folder / "state");
   start.session.next_run().set_raw(false);
-  start.session.open_model(model.string());
+  start.session.model().open(model.string());
   start.wait([&] { return test::has_model(start.session) && !start.session.next_run().chat_refusal().empty(); });
   CHECK_THAT(start.session.next_run().chat_refusal(),
              Catch::StartsWith("chat_template.jinja: an unsupported template: it uses {%macro f()%}; expected "));

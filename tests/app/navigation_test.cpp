@@ -24,9 +24,9 @@ struct Program : test::Program {
   Program() {
     const std::string trace = (folder / "a.h5").string();
     save_trace(trace, test::random_run(3), false);
-    session.open_trace(trace);
+    session.traces().open(trace);
     settle();
-    REQUIRE(session.shown_a() != nullptr);
+    REQUIRE(session.runs().shown_a() != nullptr);
   }
   views::Selection& selection() { return session.selection(); }
   TokenSpan shown() { return views::shown_span(selection(), 180); }

@@ -66,16 +66,16 @@ struct Program {
     return "";
   }
   void put(int id, RunRecord record) {
-    session.put_back_run({.id = id, .run = std::make_shared<RunRecord>(std::move(record)), .own = true});
-    session.show(id, 0);
+    session.runs().put_back({.id = id, .run = std::make_shared<RunRecord>(std::move(record)), .own = true});
+    session.runs().show(id, 0);
   }
   void pin(int layer, int kv_head, int token) {
     run("pin.toggle", {{"layer", layer}, {"kv_head", kv_head}, {"token", token}});
   }
   void open(const std::string& trace) {
-    const std::size_t n = session.runs().size();
+    const std::size_t n = session.runs().all().size();
     run("trace.open", {{"path", trace}});
-    wait([&] { return session.runs().size() > n; });
+    wait([&] { return session.runs().all().size() > n; });
     save();
   }
   /// All that is to be kept is on disk.
@@ -198,12 +198,12 @@ TEST_CASE("Notes of a trace are beside it, another window has them, and undoing 
   second.run("run.max_tokens", {{"n", 77}});
   second.open(trace);
   CHECK(second.pins() == "a: L1 H2 t7 (kept by all)");
-  CHECK(second.note(second.session.a()->id) == "of the run");
-  CHECK(second.session.a()->name == "baseline");
+  CHECK(second.note(second.session.runs().a()->id) == "of the run");
+  CHECK(second.session.runs().a()->name == "baseline");
   while (second.workspace.undo().can_undo()) second.run("edit.undo");  // to before the trace was read
   second.save();
   CHECK(bytes_of(notes_file(trace)) == bytes);
-  second.run("run.show", {{"id", second.session.runs().back().id}});
+  second.run("run.show", {{"id", second.session.runs().all().back().id}});
   CHECK(second.pins() == "a: L1 H2 t7 (kept by all)");
   second.run("pin.clear");
   second.run("run.note", {{"text", ""}});
@@ -305,9 +305,9 @@ TEST_CASE("Notes of a run of the workspace are there at the next start, and go w
   next.run("run.show", {{"id", 1}});
   CHECK(next.pins() == "a: L1 H2 t7");
   CHECK(next.note(1) == "mine");
-  CHECK(next.session.find_run(1)->name == "one");
+  CHECK(next.session.runs().find(1)->name == "one");
   next.run("trace.save", {{"path", trace}});
-  next.wait([&] { return !next.session.find_run(1)->trace_path.empty(); });
+  next.wait([&] { return !next.session.runs().find(1)->trace_path.empty(); });
   next.save();
   REQUIRE(read_notes(trace).size() == 1);
   CHECK(read_notes(trace)[0].note == "mine");

@@ -15,7 +15,7 @@ namespace kvscope::test {
 /// test that waited for it alone goes on by who was quicker.
 inline bool has_model(const app::Session& session) {
   return session.engine().state() == app::EngineState::ready && session.engine().model() &&
-         !session.reads_model_folder();
+         !session.model().reads_folder();
 }
 
 /// Fails the test with the session's state after that many seconds, more under a sanitizer.

@@ -213,9 +213,9 @@ TEST_CASE("The window opens a trace of another machine while it goes on, and rem
   program.run("file.open", {{"path", "gpu01:a.h5"}});
   test::poll_until(program.session, [&] { return program.session.remote().copying().has_value(); });
   CHECK(program.session.remote().copying()->word == "gpu01:a.h5");
-  CHECK(program.session.runs().empty());
+  CHECK(program.session.runs().all().empty());
   std::ofstream(machine.folder / "go");
-  test::poll_until(program.session, [&] { return program.session.runs().size() == 1; });
+  test::poll_until(program.session, [&] { return program.session.runs().all().size() == 1; });
   program.settle();
   CHECK_FALSE(program.session.remote().copying());
   CHECK(program.session.files().recent().front() == "gpu01:a.h5");

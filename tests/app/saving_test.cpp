@@ -35,8 +35,8 @@ class Variable {
 
 struct Program : test::Program {
   Program() {
-    session.put_back_run({.id = 1, .run = std::make_shared<RunRecord>(test::random_run(3)), .own = true});
-    session.show(1, 0);
+    session.runs().put_back({.id = 1, .run = std::make_shared<RunRecord>(test::random_run(3)), .own = true});
+    session.runs().show(1, 0);
   }
   std::string folder_asked(const char* command) {
     commands.execute(command);
@@ -65,7 +65,7 @@ TEST_CASE("A dialog that saves begins where a file was saved or opened last, bef
   program.commands.execute("figure.export", {{"path", (home / "a.pdf").string()}});
   program.settle();
   CHECK(program.folder_asked("trace.save") == home.path().string());
-  program.session.open_trace((other / "a.h5").string());
+  program.session.traces().open((other / "a.h5").string());
   program.settle();
   CHECK(program.folder_asked("trace.save") == other.path().string());
 }
@@ -87,9 +87,9 @@ TEST_CASE("The sample prompts are looked for once, and a model's folder when ano
   const Variable nowhere("KVSCOPE_SAMPLES", empty.path().string());
   CHECK(sample_prompts(true) == before);
   Program program;
-  CHECK(program.session.has_model_folder(model.path().string()));
+  CHECK(program.session.model().has_folder(model.path().string()));
   fs::remove_all(model.path());
-  CHECK(program.session.has_model_folder(model.path().string()));
-  CHECK_FALSE(program.session.has_model_folder((empty / "other").string()));
-  CHECK_FALSE(program.session.has_model_folder(model.path().string()));
+  CHECK(program.session.model().has_folder(model.path().string()));
+  CHECK_FALSE(program.session.model().has_folder((empty / "other").string()));
+  CHECK_FALSE(program.session.model().has_folder(model.path().string()));
 }

@@ -6,14 +6,14 @@
 #include <functional>
 #include <thread>
 
+#include "app/session/asked_runs.h"
 #include "app/session/engine_link.h"
 #include "app/session/files.h"
 #include "app/session/messages.h"
 #include "app/session/next_run.h"
 #include "app/session/preview.h"
 #include "app/session/run_assembler.h"
-#include "app/session/run_list.h"
-#include "app/session/shown_runs.h"
+#include "app/session/runs.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 
@@ -32,6 +32,17 @@ std::shared_ptr<const RunRecord> run_of(std::vector<std::int32_t> ids, int n_lay
   run->prompt_text = "so it was";
   return run;
 }
+
+/// Runs without a session.
+struct RunsAlone {
+  Revision revision;
+  Messages messages{revision};
+  views::Selection selection;
+  Preview preview{[] {}, [] {}};
+  EngineLink engine{{}, messages, revision, background};
+  Runs runs{engine, preview, selection, messages, revision, background};
+  Worker background{[] {}};
+};
 
 /// What an engine tells of a run of two layers with one head: the prompt of two tokens, then a token each.
 nlohmann::json started_event() {
@@ -139,16 +150,17 @@ TEST_CASE("That there is no engine goes with its restart, a notice is a line of 
 
 TEST_CASE(
     "A run that begins takes its place once it has tokens, as A alone, as B beside A, and only it grows and fails") {
-  RunList runs;
+  RunsAlone alone;
+  Runs& runs = alone.runs;
   const int read = runs.add(run_of({1, 2, 3}), "x.h5");
   runs.show(read, 0);
-  runs.begin(RunRecord(), RunList::Place::a);
+  runs.begin(RunRecord(), Runs::Place::a);
   const int first = runs.newest_begun();
   CHECK(runs.a()->id == read);  // nothing to be seen of it yet
   CHECK(runs.grow({.request_id = 1, .run = run_of({1}), .revision = 1}));
   CHECK(runs.a()->id == first);
   CHECK(runs.b() == nullptr);
-  runs.begin(RunRecord(), RunList::Place::b);
+  runs.begin(RunRecord(), Runs::Place::b);
   CHECK(runs.b() == nullptr);
   CHECK(runs.grow({.request_id = 1, .run = run_of({1, 2}), .revision = 7}));
   CHECK(runs.a()->id == first);
@@ -167,11 +179,12 @@ TEST_CASE(
 }
 
 TEST_CASE("B stays beside a new A that answers the same prompt, and goes with another prompt or model") {
-  RunList runs;
+  RunsAlone alone;
+  Runs& runs = alone.runs;
   const int one = runs.add(run_of({1, 2, 3}), ""), two = runs.add(run_of({1, 2, 4}), "");
   const auto begin = [&](const std::shared_ptr<const RunRecord>& run) {
     runs.show(one, two);
-    runs.begin(RunRecord(), RunList::Place::a);
+    runs.begin(RunRecord(), Runs::Place::a);
     runs.grow({.request_id = 1, .run = run, .revision = 1});
     CHECK(runs.a()->id == runs.newest_begun());
     return runs.b() != nullptr;
@@ -187,33 +200,36 @@ TEST_CASE("B stays beside a new A that answers the same prompt, and goes with an
 }
 
 TEST_CASE("A run that fails before its first fact leaves A and B as they were, unless others were chosen meanwhile") {
-  RunList runs;
+  RunsAlone alone;
+  Runs& runs = alone.runs;
   const int one = runs.add(run_of({1}), ""), two = runs.add(run_of({2}), ""), three = runs.add(run_of({3}), "");
   runs.show(one, two);
-  runs.begin(RunRecord(), RunList::Place::a);
+  runs.begin(RunRecord(), Runs::Place::a);
   runs.fail("refused");
   CHECK(runs.a()->id == one);
   CHECK(runs.b()->id == two);
-  runs.begin(RunRecord(), RunList::Place::a);
+  runs.begin(RunRecord(), Runs::Place::a);
   runs.grow({.request_id = 1, .run = run_of({1, 2}), .revision = 1});  // its prompt, and then no memory for it
   CHECK(runs.a()->id == runs.newest_begun());
   runs.fail("out of memory");
   CHECK(runs.a()->id == one);
   CHECK(runs.b()->id == two);
-  runs.begin(RunRecord(), RunList::Place::a);
+  runs.begin(RunRecord(), Runs::Place::a);
   runs.grow({.request_id = 1, .run = run_of({1, 2}), .revision = 1});
   runs.show(three, 0);
   runs.fail("out of memory");
   CHECK(runs.a()->id == three);
   CHECK(runs.find(runs.newest_begun())->run->message == "out of memory");
-  RunList first;
-  first.begin(RunRecord(), RunList::Place::a);
+  RunsAlone other;
+  Runs& first = other.runs;
+  first.begin(RunRecord(), Runs::Place::a);
   first.fail("refused");
   CHECK(first.a() == nullptr);
 }
 
 TEST_CASE("A removed A gives its place to B, a run is never both, and an unknown one changes nothing") {
-  RunList runs;
+  RunsAlone alone;
+  Runs& runs = alone.runs;
   const int one = runs.add(run_of({1}), ""), two = runs.add(run_of({2}), "");
   runs.show(one, two);
   CHECK_THROWS_AS(runs.show(99, 0), Error);
@@ -226,23 +242,19 @@ TEST_CASE("A removed A gives its place to B, a run is never both, and an unknown
 }
 
 TEST_CASE("What is on show has tokens, and B the shape of A") {
-  RunList runs;
-  Preview preview([] {}, [] {});
-  ShownRuns shown;
+  RunsAlone alone;
+  Runs& runs = alone.runs;
   const int empty = runs.add(run_of({}), ""), a = runs.add(run_of({1, 2, 3}), "");
   const int b = runs.add(run_of({1, 2, 4, 5}), ""), deeper = runs.add(run_of({1, 2, 3}, 3), "");
   runs.show(empty, a);
-  shown.update(runs, preview);
-  CHECK(shown.a() == nullptr);
-  CHECK(shown.b() == nullptr);
-  CHECK(shown.divergence() == -1);
+  CHECK(runs.shown_a() == nullptr);
+  CHECK(runs.shown_b() == nullptr);
+  CHECK(runs.divergence() == -1);
   runs.show(a, b);
-  shown.update(runs, preview);
-  CHECK(shown.divergence() == 2);
+  CHECK(runs.divergence() == 2);
   runs.show(a, deeper);
-  shown.update(runs, preview);
-  REQUIRE(shown.a());
-  CHECK(shown.b() == nullptr);
+  REQUIRE(runs.shown_a());
+  CHECK(runs.shown_b() == nullptr);
 }
 
 TEST_CASE("A preview that was cleared never comes, and one that cannot be made says why") {
@@ -271,23 +283,27 @@ TEST_CASE("The next run's requests: of its own prompt, of a run's prompt again, 
   CHECK(next.request().prompt == "once more");
   CHECK_FALSE(next.request().raw);
   const auto run = run_of({4, 5, 6, 7});
-  const RunRequest again = next.decode_again(*run);
+  const RunRequest again = asked_again(next, *run).request;
   CHECK(again.prompt == run->prompt_text);
   CHECK(again.prompt_ids == std::vector<std::int32_t>{4, 5});
   CHECK(again.max_tokens == 7);
-  const RunRequest replay = next.replay(*run);
+  const auto replay_of = [&](const RunRecord& of) {
+    const RunEntry entry{.run = std::make_shared<const RunRecord>(of)};
+    return asked_replay(next, entry, next.parameters().policy).request;
+  };
+  const RunRequest replay = replay_of(*run);
   CHECK(replay.prompt_ids == std::vector<std::int32_t>{4, 5});
   CHECK(replay.answer_ids == std::vector<std::int32_t>{6, 7});
   CHECK(replay.chunk == 0);
   CHECK(replay.max_tokens == run->n_positions - run->prompt_len);
   RunRecord text = *run;  // that nothing was drawn for: all of it is read under the policy
   text.prompt_len = text.n_tokens();
-  const RunRequest whole = next.replay(text);
+  const RunRequest whole = replay_of(text);
   CHECK(whole.prompt_ids == run->ids);
   CHECK_FALSE(whole.draws());
   CHECK(whole.chunk == 1);
   text.chunk = 16;
-  CHECK(next.replay(text).chunk == 16);  // else what the chunks cost would stand for what the policies do
+  CHECK(replay_of(text).chunk == 16);  // else what the chunks cost would stand for what the policies do
 }
 
 TEST_CASE(
@@ -295,7 +311,7 @@ TEST_CASE(
   Revision revision;
   Messages messages(revision);
   Worker background([] {});
-  Files files("", messages, revision, background);
+  Files files(messages, revision, background);
   files.in_background("try", []() -> Worker::Finish { throw Error({.file = "x", .found = "nothing"}); });
   until([&] {
     for (const auto& finish : background.take_finished()) finish();

@@ -37,10 +37,10 @@ class Fixture {
       : session({.engine_command = "exec " + test::fake_engine().string() + " " + engine_options,
                  .trace_program = test::kvscope().string(),
                  .wake = [] {}}) {
-    session.open_model("some/model");
+    session.model().open("some/model");
     wait([&] { return test::has_model(session); });
     session.next_run().set_prompt(prompt_of(250));
-    session.set_policy(PolicySpec::parse("kvpop:keep=40%"));
+    session.policy().set(PolicySpec::parse("kvpop:keep=40%"));
     session.next_run().set_max_tokens(24);
   }
   template <typename Condition>
@@ -62,20 +62,22 @@ TEST_CASE("A run becomes A, grows while it is decoded, and ends complete") {
   session.start_run();
   CHECK(session.run_in_progress());
   CHECK_THROWS_AS(session.start_run(), Error);
-  fixture.wait(
-      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len + 2; });
-  const auto early = session.shown_a()->run;
-  const auto early_revision = session.shown_a()->revision;
+  fixture.wait([&] {
+    return session.runs().shown_a() &&
+           session.runs().shown_a()->run->n_tokens() > session.runs().shown_a()->run->prompt_len + 2;
+  });
+  const auto early = session.runs().shown_a()->run;
+  const auto early_revision = session.runs().shown_a()->revision;
   const int early_tokens = early->n_tokens();
   fixture.run_to_end();
   CHECK(early->n_tokens() == early_tokens);  // what was drawn then has not changed under the view
-  const RunRecord& run = *session.shown_a()->run;
-  CHECK(session.shown_a()->revision > early_revision);
+  const RunRecord& run = *session.runs().shown_a()->run;
+  CHECK(session.runs().shown_a()->revision > early_revision);
   CHECK(run.status == RunStatus::complete);
   CHECK(run.n_tokens() == run.prompt_len + 100);
   CHECK(run.model.name == "model");
   CHECK(run.oracle_horizon == run.n_tokens());
-  CHECK(session.shown_b() == nullptr);
+  CHECK(session.runs().shown_b() == nullptr);
   CHECK(session.engine().state() == EngineState::ready);
 }
 
@@ -84,30 +86,30 @@ TEST_CASE("A changed policy shows the what-if of A as a preview, decode again me
   Session& session = fixture.session;
   session.start_run();
   fixture.run_to_end();
-  session.set_policy(PolicySpec::parse("kvpop:keep=30%"));
+  session.policy().set(PolicySpec::parse("kvpop:keep=30%"));
   CHECK(session.preview().pending());
   fixture.wait([&] { return session.preview().shown(); });
-  REQUIRE(session.shown_b());
-  CHECK(session.shown_b()->preview);
-  CHECK(session.shown_b()->run->evict_at ==
-        what_if(*session.shown_a()->run, PolicySpec::parse("kvpop:keep=30%")).evict_at);
+  REQUIRE(session.runs().shown_b());
+  CHECK(session.runs().shown_b()->preview);
+  CHECK(session.runs().shown_b()->run->evict_at ==
+        what_if(*session.runs().shown_a()->run, PolicySpec::parse("kvpop:keep=30%")).evict_at);
 
   session.decode_again();
   CHECK(session.preview().shown());  // until something measured takes its place
   fixture.run_to_end();
   CHECK_FALSE(session.preview().shown());
-  REQUIRE(session.shown_b());
-  CHECK_FALSE(session.shown_b()->preview);
-  CHECK(session.shown_b()->run->policy == PolicySpec::parse("kvpop:keep=30%"));
-  CHECK(session.runs().size() == 2);
+  REQUIRE(session.runs().shown_b());
+  CHECK_FALSE(session.runs().shown_b()->preview);
+  CHECK(session.runs().shown_b()->run->policy == PolicySpec::parse("kvpop:keep=30%"));
+  CHECK(session.runs().all().size() == 2);
   CHECK_FALSE(session.preview().pending());  // measured: no preview takes its place
-  CHECK(session.shown_a()->run->policy == PolicySpec::parse("kvpop:keep=40%"));
+  CHECK(session.runs().shown_a()->run->policy == PolicySpec::parse("kvpop:keep=40%"));
 
-  session.set_policy(PolicySpec::parse("kvpop:keep=35%"));
+  session.policy().set(PolicySpec::parse("kvpop:keep=35%"));
   fixture.wait([&] { return session.preview().shown(); });
-  session.set_policy(PolicySpec::parse("kvpop:keep=40%"));  // A's own: nothing to preview, B is back
+  session.policy().set(PolicySpec::parse("kvpop:keep=40%"));  // A's own: nothing to preview, B is back
   CHECK_FALSE(session.preview().shown());
-  CHECK_FALSE(session.shown_b()->preview);
+  CHECK_FALSE(session.runs().shown_b()->preview);
 }
 
 // It ran on whatever model was open, on ids that another tokenizer had made.
@@ -117,12 +119,12 @@ TEST_CASE("What takes A's tokens along is refused while another model is open th
   session.start_run();
   fixture.run_to_end();
   const auto open = [&](const char* model) {
-    session.open_model(model);
+    session.model().open(model);
     fixture.wait([&] { return test::has_model(session); });
   };
   const auto refusals = [&] {
     return std::vector{why_not(session, RunKind::decode_again), why_not(session, RunKind::replay),
-                       why_not_of_a(session), session.why_not_measure_heads()};
+                       why_not_of_a(session), session.heads().why_not()};
   };
   CHECK(refusals() == std::vector<std::string>(4));
   open("some/other");
@@ -138,9 +140,9 @@ TEST_CASE("Only the last of many quick changes is previewed") {
   session.start_run();
   fixture.run_to_end();
   for (int keep = 39; keep >= 30; --keep)
-    session.set_policy(PolicySpec::parse("kvpop:keep=" + std::to_string(keep) + "%"));
+    session.policy().set(PolicySpec::parse("kvpop:keep=" + std::to_string(keep) + "%"));
   fixture.wait([&] { return session.preview().shown(); });
-  CHECK(session.shown_b()->run->policy == PolicySpec::parse("kvpop:keep=30%"));
+  CHECK(session.runs().shown_b()->run->policy == PolicySpec::parse("kvpop:keep=30%"));
 }
 
 TEST_CASE("A preview that would not be honest is refused with the reason") {
@@ -148,7 +150,7 @@ TEST_CASE("A preview that would not be honest is refused with the reason") {
   Session& session = fixture.session;
   session.start_run();
   fixture.run_to_end();
-  session.set_policy(PolicySpec::parse("kvpop:keep=40%,window=32"));
+  session.policy().set(PolicySpec::parse("kvpop:keep=40%,window=32"));
   fixture.wait([&] { return !session.preview().pending(); });
   CHECK_FALSE(session.preview().shown());
   CHECK(session.preview().note().find("window") != std::string::npos);
@@ -161,7 +163,9 @@ TEST_CASE("The progress of a run is that of what it does, and a stopped one says
   session.next_run().set_max_tokens(500);
   session.start_run();
   const auto decoded = [&] {
-    return session.shown_a() ? session.shown_a()->run->n_tokens() - session.shown_a()->run->prompt_len : 0;
+    return session.runs().shown_a()
+               ? session.runs().shown_a()->run->n_tokens() - session.runs().shown_a()->run->prompt_len
+               : 0;
   };
   const TaskProgress& progress = session.engine().progress();
   fixture.wait([&] { return decoded() > 200 && progress.rate() > 0; });  // the more, the less its first moment counts
@@ -204,14 +208,14 @@ TEST_CASE("A's tokens can be replayed under B's policy, whatever the panel is se
   Session& session = fixture.session;
   session.start_run();
   fixture.run_to_end();
-  session.set_policy(PolicySpec::parse("streaming:window=80"));
+  session.policy().set(PolicySpec::parse("streaming:window=80"));
   session.decode_again();
   fixture.run_to_end();
-  const PolicySpec of_b = session.shown_b()->run->policy;
-  session.set_policy(PolicySpec::parse("kvpop:keep=40%"));
-  session.replay(session.shown_b()->run->policy);
+  const PolicySpec of_b = session.runs().shown_b()->run->policy;
+  session.policy().set(PolicySpec::parse("kvpop:keep=40%"));
+  session.replay(session.runs().shown_b()->run->policy);
   fixture.run_to_end();
-  CHECK(session.shown_b()->run->policy == of_b);
+  CHECK(session.runs().shown_b()->run->policy == of_b);
 }
 
 // W7: the preview froze at the size that the run had when the slider was moved.
@@ -220,26 +224,28 @@ TEST_CASE("A preview beside a run that goes on follows it, says how far it reach
   Session& session = fixture.session;
   session.next_run().set_max_tokens(300);
   session.start_run();
-  fixture.wait(
-      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len + 5; });
-  session.set_policy(PolicySpec::parse("kvpop:keep=30%"));
+  fixture.wait([&] {
+    return session.runs().shown_a() &&
+           session.runs().shown_a()->run->n_tokens() > session.runs().shown_a()->run->prompt_len + 5;
+  });
+  session.policy().set(PolicySpec::parse("kvpop:keep=30%"));
   fixture.wait([&] { return session.preview().shown(); });
   const int seen = session.preview().run()->n_tokens();
   // Whenever it is looked at, what is drawn is of the tokens that the label says, under the policy that was asked for.
   fixture.wait([&] {
-    const views::ShownRun* b = session.shown_b();
+    const views::ShownRun* b = session.runs().shown_b();
     REQUIRE(b);
     REQUIRE(b->preview);
     REQUIRE(b->label == "preview of A, up to q " + std::to_string(b->run->n_tokens() - 1));
-    REQUIRE(b->run->n_tokens() <= session.shown_a()->run->n_tokens());
+    REQUIRE(b->run->n_tokens() <= session.runs().shown_a()->run->n_tokens());
     return b->run->n_tokens() > seen + 20;
   });
   session.engine().cancel_run();
   fixture.run_to_end();
   fixture.wait([&] { return session.preview().shown() && !session.preview().pending(); });
-  CHECK(session.shown_b()->label == "preview of A");
-  const RunRecord expected = what_if(*session.shown_a()->run, PolicySpec::parse("kvpop:keep=30%"));
-  CHECK(session.shown_b()->run->evict_at == expected.evict_at);
+  CHECK(session.runs().shown_b()->label == "preview of A");
+  const RunRecord expected = what_if(*session.runs().shown_a()->run, PolicySpec::parse("kvpop:keep=30%"));
+  CHECK(session.runs().shown_b()->run->evict_at == expected.evict_at);
 }
 
 // W16: SP-KV took window 128 although its gate said 64; a preview beside the run was of 128 too.
@@ -247,26 +253,26 @@ TEST_CASE(
     "What nobody wrote of a policy is the gate's in the panel, in a preview and in the run, and what was written is not") {
   Fixture fixture("--gate sp_kv,0.25,40");
   Session& session = fixture.session;
-  session.set_policy(PolicySpec::parse("sp-kv"));
-  const PolicySpec own = session.policy_in_effect();
+  session.policy().set(PolicySpec::parse("sp-kv"));
+  const PolicySpec own = session.policy().in_effect();
   CHECK(own.value("threshold") == 0.25);
   CHECK(own.count("window") == 40);
   session.start_run();
   fixture.run_to_end();
-  CHECK(session.shown_a()->run->policy == own);
-  session.request_preview();
+  CHECK(session.runs().shown_a()->run->policy == own);
+  session.policy().request_preview();
   CHECK_FALSE(session.preview().pending());  // A is of this policy: it was previewed with the method's own numbers
 
   // The method's own 0.5, but written: the same number as before, another wish.
-  session.set_policy(PolicySpec::parse("sp-kv:threshold=0.5"));
-  CHECK(session.policy_in_effect().value("threshold") == 0.5);
+  session.policy().set(PolicySpec::parse("sp-kv:threshold=0.5"));
+  CHECK(session.policy().in_effect().value("threshold") == 0.5);
   fixture.wait([&] { return session.preview().shown(); });
-  CHECK(session.shown_b()->run->policy == session.policy_in_effect());
-  CHECK(session.shown_b()->run->policy.count("window") == 40);
+  CHECK(session.runs().shown_b()->run->policy == session.policy().in_effect());
+  CHECK(session.runs().shown_b()->run->policy.count("window") == 40);
   session.decode_again();
   fixture.run_to_end();
-  CHECK(session.shown_b()->run->policy.to_string() == session.policy_in_effect().to_string());
-  CHECK_FALSE(session.shown_b()->preview);
+  CHECK(session.runs().shown_b()->run->policy.to_string() == session.policy().in_effect().to_string());
+  CHECK_FALSE(session.runs().shown_b()->preview);
 }
 
 TEST_CASE("A cancelled run keeps what was decoded") {
@@ -274,11 +280,13 @@ TEST_CASE("A cancelled run keeps what was decoded") {
   Session& session = fixture.session;
   session.next_run().set_max_tokens(500);
   session.start_run();
-  fixture.wait(
-      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len; });
+  fixture.wait([&] {
+    return session.runs().shown_a() &&
+           session.runs().shown_a()->run->n_tokens() > session.runs().shown_a()->run->prompt_len;
+  });
   session.engine().cancel_run();
   fixture.run_to_end();
-  const RunRecord& run = *session.shown_a()->run;
+  const RunRecord& run = *session.runs().shown_a()->run;
   CHECK(run.status == RunStatus::cancelled);
   CHECK(run.n_tokens() > run.prompt_len);
   CHECK(run.n_tokens() < run.prompt_len + 500);
@@ -289,11 +297,13 @@ TEST_CASE("When the engine dies in mid-decode nothing shown so far is lost, and 
   Fixture fixture("--slow 15 --die-at-token 12 --once " + (folder / "died").string());
   Session& session = fixture.session;
   session.start_run();
-  fixture.wait(
-      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len + 3; });
-  const auto before = session.shown_a()->run;
+  fixture.wait([&] {
+    return session.runs().shown_a() &&
+           session.runs().shown_a()->run->n_tokens() > session.runs().shown_a()->run->prompt_len + 3;
+  });
+  const auto before = session.runs().shown_a()->run;
   fixture.wait([&] { return session.engine().state() == EngineState::dead; });
-  const RunRecord& after = *session.shown_a()->run;
+  const RunRecord& after = *session.runs().shown_a()->run;
   CHECK(after.status == RunStatus::failed);
   CHECK(after.message.find("signal 9") != std::string::npos);
   CHECK(after.n_tokens() == after.prompt_len + 12);  // every token that was sent
@@ -310,8 +320,8 @@ TEST_CASE("When the engine dies in mid-decode nothing shown so far is lost, and 
   fixture.wait([&] { return test::has_model(session); });
   session.start_run();
   fixture.run_to_end();
-  CHECK(session.shown_a()->run->status == RunStatus::complete);
-  CHECK(session.runs().size() == 2);
+  CHECK(session.runs().shown_a()->run->status == RunStatus::complete);
+  CHECK(session.runs().all().size() == 2);
 }
 
 TEST_CASE("Restarting a live engine ends its run, keeps its tokens, and hears no more of the old one") {
@@ -319,19 +329,21 @@ TEST_CASE("Restarting a live engine ends its run, keeps its tokens, and hears no
   Session& session = fixture.session;
   session.next_run().set_max_tokens(300);
   session.start_run();
-  fixture.wait(
-      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len; });
-  const auto before = session.shown_a()->run;
+  fixture.wait([&] {
+    return session.runs().shown_a() &&
+           session.runs().shown_a()->run->n_tokens() > session.runs().shown_a()->run->prompt_len;
+  });
+  const auto before = session.runs().shown_a()->run;
   session.restart_engine();
   CHECK_FALSE(session.run_in_progress());
-  CHECK(session.a()->run->status == RunStatus::failed);
-  CHECK(session.a()->run->n_tokens() >= before->n_tokens());
+  CHECK(session.runs().a()->run->status == RunStatus::failed);
+  CHECK(session.runs().a()->run->n_tokens() >= before->n_tokens());
   fixture.wait([&] { return test::has_model(session); });
   session.next_run().set_max_tokens(4);
   session.start_run();
   fixture.run_to_end();
-  CHECK(session.a()->run->status == RunStatus::complete);
-  CHECK(session.a()->run->n_tokens() == session.a()->run->prompt_len + 4);
+  CHECK(session.runs().a()->run->status == RunStatus::complete);
+  CHECK(session.runs().a()->run->n_tokens() == session.runs().a()->run->prompt_len + 4);
   CHECK(session.messages().banners().empty());  // the old engine's end is no news
 }
 
@@ -339,7 +351,7 @@ TEST_CASE("A failing load or run is a banner, not an end") {
   {
     Session session(
         {.engine_command = test::fake_engine().string() + " --fail load", .trace_program = "", .wake = [] {}});
-    session.open_model("m");
+    session.model().open("m");
     for (int i = 0; i < 5000 && session.messages().banners().empty(); ++i)
       session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
     REQUIRE(session.messages().banners().size() == 1);
@@ -355,7 +367,7 @@ TEST_CASE("A failing load or run is a banner, not an end") {
 
 TEST_CASE("An engine that cannot be started is a banner with a way to try again") {
   Session session({.engine_command = "exit 9", .trace_program = "", .wake = [] {}});
-  session.open_model("m");
+  session.model().open("m");
   for (int i = 0; i < 5000 && session.messages().banners().empty(); ++i)
     session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
   REQUIRE(session.messages().banners().size() == 1);
@@ -370,19 +382,19 @@ TEST_CASE("A run that was saved and opened again is the same run") {
   Session& session = fixture.session;
   session.start_run();
   fixture.run_to_end();
-  const auto original = session.shown_a()->run;
-  session.save_trace(session.a()->id, path, false);
+  const auto original = session.runs().shown_a()->run;
+  session.traces().save(session.runs().a()->id, path, false);
   fixture.wait([&] { return !session.files().busy(); });
-  CHECK(session.a()->trace_path == path);
+  CHECK(session.runs().a()->trace_path == path);
   fs::copy_file(path, folder / "b.h5");
-  session.open_trace((folder / "b.h5").string());
-  fixture.wait([&] { return session.runs().size() == 2; });
-  const RunRecord& loaded = *session.shown_a()->run;
+  session.traces().open((folder / "b.h5").string());
+  fixture.wait([&] { return session.runs().all().size() == 2; });
+  const RunRecord& loaded = *session.runs().shown_a()->run;
   CHECK(loaded.ids == original->ids);
   CHECK(loaded.evict_at == original->evict_at);
   CHECK(loaded.contests == original->contests);
   CHECK(loaded.policy == original->policy);
-  session.save_trace(session.a()->id, path, false);  // it exists
+  session.traces().save(session.runs().a()->id, path, false);  // it exists
   fixture.wait([&] { return !session.files().busy(); });
   REQUIRE_FALSE(session.messages().banners().empty());
 }
@@ -396,22 +408,22 @@ TEST_CASE("A trace that is opened leaves what is about to be sent as it was") {
   session.next_run().set_raw(false);
   session.start_run();
   fixture.run_to_end();
-  session.save_trace(session.a()->id, path, false);
+  session.traces().save(session.runs().a()->id, path, false);
   fixture.wait([&] { return !session.files().busy() && !session.parameters().chat.turns.empty(); });
   const Conversation before = session.parameters().chat;
   REQUIRE(session.parameters().prompt.empty());
   fs::copy_file(path, folder / "b.h5");
-  session.open_trace((folder / "b.h5").string());
-  fixture.wait([&] { return session.runs().size() == 2; });
+  session.traces().open((folder / "b.h5").string());
+  fixture.wait([&] { return session.runs().all().size() == 2; });
   CHECK(session.parameters().prompt.empty());
   CHECK(session.parameters().chat == before);
 
   Session viewer({.engine_command = "exit 9", .trace_program = test::kvscope().string(), .wake = [] {}});
   viewer.next_run().set_prompt("what I typed");
-  viewer.open_trace(path);
-  fixture.wait([&] { return viewer.poll(), viewer.a() != nullptr; });
+  viewer.traces().open(path);
+  fixture.wait([&] { return viewer.poll(), viewer.runs().a() != nullptr; });
   CHECK(viewer.parameters().prompt == "what I typed");
-  CHECK(viewer.n_positions() == viewer.a()->run->n_positions);  // what a share of the budget is of
+  CHECK(viewer.policy().n_positions() == viewer.runs().a()->run->n_positions);  // what a share of the budget is of
 }
 
 TEST_CASE("A run of the middle of a trace that is saved is the first of its new file") {
@@ -421,17 +433,17 @@ TEST_CASE("A run of the middle of a trace that is saved is the first of its new 
   Session& session = fixture.session;
   session.start_run();
   fixture.run_to_end();
-  const RunRecord run = *session.a()->run;
+  const RunRecord run = *session.runs().a()->run;
   TraceWriter writer(all, run.model, {.max_runs = 3, .max_positions = run.n_positions});
   for (int i = 0; i < 3; ++i) writer.add(run);
   writer.finish();
-  session.open_trace(all.string());
-  fixture.wait([&] { return session.runs().size() == 4; });
-  const RunEntry middle = session.runs()[2];
+  session.traces().open(all.string());
+  fixture.wait([&] { return session.runs().all().size() == 4; });
+  const RunEntry middle = session.runs().all()[2];
   REQUIRE(middle.trace_run == 1);
-  session.save_trace(middle.id, alone.string(), false);
-  fixture.wait([&] { return session.find_run(middle.id)->trace_path == alone.string(); });
-  CHECK(session.find_run(middle.id)->trace_run == 0);  // where the next start looks for it
+  session.traces().save(middle.id, alone.string(), false);
+  fixture.wait([&] { return session.runs().find(middle.id)->trace_path == alone.string(); });
+  CHECK(session.runs().find(middle.id)->trace_run == 0);  // where the next start looks for it
   CHECK(load_trace(alone, 0).ids == run.ids);
 }
 
@@ -439,9 +451,9 @@ TEST_CASE("A foreign file that is opened is a banner and changes nothing") {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "x.h5") << "no trace";
   Fixture fixture;
-  fixture.session.open_trace((folder / "x.h5").string());
+  fixture.session.traces().open((folder / "x.h5").string());
   fixture.wait([&] { return !fixture.session.messages().banners().empty(); });
-  CHECK(fixture.session.runs().empty());
+  CHECK(fixture.session.runs().all().empty());
   CHECK(fixture.session.messages().banners()[0].text.find("x.h5") != std::string::npos);
 }
 
@@ -450,18 +462,18 @@ TEST_CASE("A and B are any two runs, and removing A puts B in its place") {
   Session& session = fixture.session;
   session.start_run();
   fixture.run_to_end();
-  session.set_policy(PolicySpec::parse("streaming:window=100"));
+  session.policy().set(PolicySpec::parse("streaming:window=100"));
   session.decode_again();
   fixture.run_to_end();
-  const int first = session.a()->id, second = session.b()->id;
-  CHECK(session.divergence() == -1);  // the fake engine answers alike under every policy
-  session.swap();
-  CHECK(session.a()->id == second);
-  CHECK(session.b()->id == first);
-  session.remove_run(second);
-  CHECK(session.a()->id == first);
-  CHECK(session.b() == nullptr);
-  CHECK_THROWS_AS(session.show(99, 0), Error);
+  const int first = session.runs().a()->id, second = session.runs().b()->id;
+  CHECK(session.runs().divergence() == -1);  // the fake engine answers alike under every policy
+  session.runs().swap();
+  CHECK(session.runs().a()->id == second);
+  CHECK(session.runs().b()->id == first);
+  session.runs().remove(second);
+  CHECK(session.runs().a()->id == first);
+  CHECK(session.runs().b() == nullptr);
+  CHECK_THROWS_AS(session.runs().show(99, 0), Error);
 }
 
 TEST_CASE("The selection stays inside run A") {
@@ -473,11 +485,11 @@ TEST_CASE("The selection stays inside run A") {
   session.selection().kv_head = -3;
   session.selection().token = 1 << 20;
   session.selection().q = 1 << 20;
-  session.clamp_selection();
+  session.runs().clamp_selection();
   CHECK(session.selection().layer == 5);
   CHECK(session.selection().kv_head == 0);
-  CHECK(session.selection().token == session.shown_a()->run->n_tokens() - 1);
-  CHECK(session.selection().q == session.shown_a()->run->n_tokens() - 1);
+  CHECK(session.selection().token == session.runs().shown_a()->run->n_tokens() - 1);
+  CHECK(session.selection().q == session.runs().shown_a()->run->n_tokens() - 1);
 }
 
 TEST_CASE("The attention of a token is asked once the engine is free, for whoever looks, and once") {
@@ -485,16 +497,18 @@ TEST_CASE("The attention of a token is asked once the engine is free, for whoeve
   Session& session = fixture.session;
   session.next_run().set_max_tokens(500);
   session.start_run();
-  fixture.wait(
-      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len; });
+  fixture.wait([&] {
+    return session.runs().shown_a() &&
+           session.runs().shown_a()->run->n_tokens() > session.runs().shown_a()->run->prompt_len;
+  });
   session.selection().layer = 1, session.selection().token = 7;
   const auto look = [&] {
-    session.attention().wanted = true;
-    session.ask_attention();
-    return session.attention().answer;
+    session.attention().asked().wanted = true;
+    session.attention().poll(session.runs().shown_a(), session.selection());
+    return session.attention().asked().answer;
   };
   CHECK_FALSE(look());
-  CHECK(session.attention().why_not.find("run ends") != std::string::npos);
+  CHECK(session.attention().asked().why_not.find("run ends") != std::string::npos);
   session.engine().cancel_run();
   fixture.run_to_end();
   session.next_run().set_max_tokens(24);
@@ -502,7 +516,7 @@ TEST_CASE("The attention of a token is asked once the engine is free, for whoeve
   const auto answer = look();
   CHECK(answer->layer == 1);
   CHECK(answer->tokens == std::vector<std::int32_t>{7});
-  CHECK(answer->n_queries == session.shown_a()->run->n_tokens());
+  CHECK(answer->n_queries == session.runs().shown_a()->run->n_tokens());
   CHECK(answer->row(0, 1)[9] == Approx(1.0 / (9 - 7 + 2 + 1)));  // as the fake engine makes it up
   session.selection().token = 8;
   CHECK_FALSE(look());
@@ -511,25 +525,25 @@ TEST_CASE("The attention of a token is asked once the engine is free, for whoeve
   CHECK(look() == answer);  // it was kept
   session.start_run();
   fixture.run_to_end();
-  CHECK(session.shown_a()->run->status == RunStatus::complete);
+  CHECK(session.runs().shown_a()->run->status == RunStatus::complete);
 }
 
 TEST_CASE(
     "A run that recorded no scores is previewed by those that the engine's gates give its tokens, asked for once") {
   Fixture fixture("--gate sp_kv,0.35,40 --gate kvpop_mlstm,0,64");
   Session& session = fixture.session;
-  session.set_policy(PolicySpec::parse("full"));
+  session.policy().set(PolicySpec::parse("full"));
   session.start_run();
   fixture.run_to_end();
-  const auto full = session.shown_a()->run;
-  session.set_policy(PolicySpec::parse("sp-kv"));
-  CHECK(session.gate_probe().pending());
+  const auto full = session.runs().shown_a()->run;
+  session.policy().set(PolicySpec::parse("sp-kv"));
+  CHECK(session.policy().gate_probe().pending());
   CHECK(session.preview().pending());
   fixture.wait([&] { return session.preview().shown(); });
   const RunRecord& preview = *session.preview().run();
   CHECK(preview.policy.value("threshold") == 0.35);  // the gate's own
   CHECK(preview.scorer.kind == "sp_kv");
-  CHECK(session.shown_b()->preview);
+  CHECK(session.runs().shown_b()->preview);
   int kept = 0;
   for (int t = preview.policy.geometry(full->n_positions).n_sink; t < full->queries() - 40; ++t) {
     const bool stays = (7 * t + 3 * 4) % 11 > 3;  // as the fake engine scores the fifth head
@@ -537,12 +551,12 @@ TEST_CASE(
     kept += stays;
   }
   CHECK(kept > 50);
-  session.set_policy(PolicySpec::parse("kvpop:keep=40%"));
-  CHECK_FALSE(session.gate_probe().pending());  // one pass has scored the tokens for all gates
+  session.policy().set(PolicySpec::parse("kvpop:keep=40%"));
+  CHECK_FALSE(session.policy().gate_probe().pending());  // one pass has scored the tokens for all gates
   CHECK_FALSE(session.engine().question_pending());
   fixture.wait([&] { return session.preview().shown(); });
   CHECK(session.preview().run()->scorer.kind == "kvpop_mlstm");
-  session.set_policy(PolicySpec::parse("wg-kv"));  // whose gate the engine does not have
+  session.policy().set(PolicySpec::parse("wg-kv"));  // whose gate the engine does not have
   fixture.wait([&] { return !session.preview().pending(); });
   CHECK_FALSE(session.preview().shown());
   CHECK_FALSE(session.preview().note().empty());
@@ -555,17 +569,17 @@ TEST_CASE("A run that begins does not wait for a question, and an engine that di
   session.start_run();
   fixture.run_to_end();
   session.selection().token = 5;
-  session.attention().wanted = true;
-  session.ask_attention();
+  session.attention().asked().wanted = true;
+  session.attention().poll(session.runs().shown_a(), session.selection());
   CHECK(session.engine().question_pending());
   session.next_run().set_max_tokens(24);
   session.start_run();
   fixture.wait([&] { return session.engine().state() == EngineState::dead; });
   CHECK_FALSE(session.engine().question_pending());
   session.selection().token = 6;
-  session.attention().wanted = true;
-  session.ask_attention();
-  CHECK_FALSE(session.attention().why_not.empty());
+  session.attention().asked().wanted = true;
+  session.attention().poll(session.runs().shown_a(), session.selection());
+  CHECK_FALSE(session.attention().asked().why_not.empty());
   CHECK_FALSE(session.engine().question_pending());
 }
 
@@ -575,7 +589,7 @@ TEST_CASE("A run whose engine died goes on from its last token after the restart
     Fixture undisturbed;
     undisturbed.session.start_run();
     undisturbed.run_to_end();
-    whole = *undisturbed.session.a()->run;
+    whole = *undisturbed.session.runs().a()->run;
   }
   const test::TemporaryFolder folder;
   Fixture fixture("--slow 5 --die-at-token 11 --once " + (folder / "died").string());
@@ -584,7 +598,7 @@ TEST_CASE("A run whose engine died goes on from its last token after the restart
   session.start_run();
   fixture.wait([&] { return session.engine().state() == EngineState::dead; });
   REQUIRE(session.can_resume());
-  const auto cut = session.a()->run;
+  const auto cut = session.runs().a()->run;
   CHECK(cut->status == RunStatus::failed);
   CHECK(cut->n_tokens() > cut->prompt_len);
   CHECK(cut->n_tokens() < whole.n_tokens());
@@ -593,7 +607,7 @@ TEST_CASE("A run whose engine died goes on from its last token after the restart
   fixture.wait([&] { return session.run_in_progress(); });
   CHECK_FALSE(session.can_resume());
   fixture.run_to_end();
-  const RunRecord& run = *session.a()->run;
+  const RunRecord& run = *session.runs().a()->run;
   CHECK(run.status == RunStatus::complete);
   CHECK(run.ids == whole.ids);
   for (int t = run.prompt_len; t < run.n_tokens(); ++t) CHECK(run.pieces[t] == whole.pieces[t]);
@@ -607,7 +621,7 @@ TEST_CASE("A run whose engine died goes on from its last token after the restart
   CHECK(run.asked->key != cut->asked->key);
   for (int layer = 0; layer < run.evict_at.n_layers(); ++layer)
     CHECK(run.evict_at.row(layer, 0) == whole.evict_at.row(layer, 0));
-  CHECK(session.runs().size() == 2);  // what was kept of the first is kept
+  CHECK(session.runs().all().size() == 2);  // what was kept of the first is kept
   CHECK(session.messages().banners().empty());
   bool said = false;
   for (const std::string& line : session.messages().log_lines())
@@ -629,7 +643,7 @@ TEST_CASE("A run whose engine died before its first token is asked for again, an
   session.resume_run();
   CHECK(session.run_in_progress());
   fixture.run_to_end();
-  CHECK(session.a()->run->status == RunStatus::complete);
+  CHECK(session.runs().a()->run->status == RunStatus::complete);
   CHECK_FALSE(session.can_resume());
   CHECK_THROWS_AS(session.resume_run(), Error);
 }

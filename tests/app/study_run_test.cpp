@@ -40,7 +40,7 @@ struct Program {
   }
   json studies() const { return session.state()["studies"]; }
   void open_model(const fs::path& model) {
-    session.open_model(model.string());
+    session.model().open(model.string());
     wait([&] { return test::has_model(session); });
   }
   void open_study(const fs::path& path) {
@@ -53,11 +53,13 @@ struct Program {
   }
   /// The run that the point was opened as.
   std::shared_ptr<const RunRecord> open_point() {
-    const int id = session.a() ? session.a()->id : 0;
+    const int id = session.runs().a_id();
     commands.execute("study.open_point");
-    wait([&] { return (session.a() && session.a()->id != id && !session.run_in_progress()) || has_banner(); });
+    wait([&] {
+      return (session.runs().a() && session.runs().a()->id != id && !session.run_in_progress()) || has_banner();
+    });
     REQUIRE_FALSE(has_banner());
-    return session.a()->run;
+    return session.runs().a()->run;
   }
   bool has_banner() { return !session.messages().banners().empty(); }
 
@@ -138,8 +140,8 @@ TEST_CASE("Every point of a sweep is opened as the run that it was measured as, 
     // Replayed under the same policy it is the same run: it acts after as many tokens.
     program.commands.execute("run.replay");
     program.wait([&] { return !program.session.run_in_progress() || program.has_banner(); });
-    REQUIRE(program.session.b());
-    CHECK(nll_of(*program.session.b()->run) == nll_of(*run));
+    REQUIRE(program.session.runs().b());
+    CHECK(nll_of(*program.session.runs().b()->run) == nll_of(*run));
   }
   // What the prompt says now is the piece.
   CHECK(test::read_text(folder / "long.txt").find(program.session.parameters().prompt) != std::string::npos);
@@ -222,7 +224,7 @@ TEST_CASE("A point whose trace was kept is that trace, whatever model is open", 
   CHECK(program.studies()["why_not"] == "");
   const auto run = program.open_point();
   CHECK(run->ids == test::random_run(3).ids);
-  CHECK(program.session.a()->trace_path == (folder / "kept.h5").string());
+  CHECK(program.session.runs().a()->trace_path == (folder / "kept.h5").string());
 }
 
 TEST_CASE("What a point was measured with is read from the study alone: questions of tasks are no run", "[study]") {

@@ -127,7 +127,7 @@ TEST_CASE("A study is opened as a file is, is listed, shown and closed, and each
   CHECK(program.studies()["open"].size() == 3);
   // A trace is a trace, whoever else might have it.
   program.run("file.open", {{"path", (folder / "run.h5").string()}});
-  CHECK(program.session.runs().size() == 1);
+  CHECK(program.session.runs().all().size() == 1);
   CHECK(program.studies()["open"].size() == 3);
 }
 

@@ -30,7 +30,7 @@ struct Fixture {
     test::poll_until(session, condition);
   }
   void wait_for_runs(std::size_t n) {
-    wait([&] { return session.runs().size() == n; });
+    wait([&] { return session.runs().all().size() == n; });
   }
   void wait_for_files() {
     wait([&] { return !session.files().busy(); });
@@ -69,19 +69,20 @@ TEST_CASE("The first run of a trace is on show while the others are read, which 
   const std::string path = write_runs(folder / "a.h5", 5);
   Fixture fixture;
   Session& session = fixture.session;
-  session.open_trace(path);
-  CHECK_FALSE(session.files().reading());
+  session.traces().open(path);
+  CHECK_FALSE(session.traces().reading());
   for (int n = 1; n <= 5; ++n) {
-    fixture.wait([&] { return !session.runs().empty() && session.runs().size() >= static_cast<std::size_t>(n); });
-    REQUIRE(session.runs().size() == static_cast<std::size_t>(n));  // one at a time
-    CHECK(session.runs().back().trace_run == n - 1);
-    CHECK(session.a()->id == 1);
+    fixture.wait(
+        [&] { return !session.runs().all().empty() && session.runs().all().size() >= static_cast<std::size_t>(n); });
+    REQUIRE(session.runs().all().size() == static_cast<std::size_t>(n));  // one at a time
+    CHECK(session.runs().all().back().trace_run == n - 1);
+    CHECK(session.runs().a()->id == 1);
     CHECK(session.files().busy() == (n < 5));
-    CHECK(session.files().reading().has_value() == (n < 5));
+    CHECK(session.traces().reading().has_value() == (n < 5));
     if (n == 5) break;
-    CHECK(session.files().reading()->path == path);
-    CHECK(session.files().reading()->n_read == n);
-    CHECK(session.files().reading()->n_runs == 5);
+    CHECK(session.traces().reading()->path == path);
+    CHECK(session.traces().reading()->n_read == n);
+    CHECK(session.traces().reading()->n_runs == 5);
   }
   CHECK(session.messages().notice() == "5 runs from " + path);
   CHECK(session.files().recent().front() == path);
@@ -92,16 +93,16 @@ TEST_CASE("A run that is shown while a trace is read stays on show, and other fi
   const std::string path = write_runs(folder / "a.h5", 6);
   Fixture fixture;
   Session& session = fixture.session;
-  session.open_trace(path);
+  session.traces().open(path);
   fixture.wait_for_runs(2);
-  session.show(2, 1);
-  session.save_trace(1, (folder / "b.h5").string(), false);
+  session.runs().show(2, 1);
+  session.traces().save(1, (folder / "b.h5").string(), false);
   fixture.wait([&] { return fs::exists(folder / "b.h5"); });
-  CHECK(session.runs().size() < 6);  // it did not wait for them
+  CHECK(session.runs().all().size() < 6);  // it did not wait for them
   fixture.wait_for_files();
-  CHECK(session.runs().size() == 6);
-  CHECK(session.a()->id == 2);
-  CHECK(session.b()->id == 1);
+  CHECK(session.runs().all().size() == 6);
+  CHECK(session.runs().a()->id == 2);
+  CHECK(session.runs().b()->id == 1);
 }
 
 TEST_CASE("A trace that is closed while it is read has no more runs") {
@@ -109,21 +110,21 @@ TEST_CASE("A trace that is closed while it is read has no more runs") {
   const std::string path = write_runs(folder / "a.h5", 6), other = write_runs(folder / "b.h5", 2);
   Fixture fixture;
   Session& session = fixture.session;
-  session.open_trace(other);
+  session.traces().open(other);
   fixture.wait_for_files();
-  session.open_trace(path);
+  session.traces().open(path);
   fixture.wait_for_runs(5);
   fixture.commands.execute("trace.close", {{"trace", path}});
-  CHECK(session.runs().size() == 2);
-  CHECK(session.a()->id == 2);  // the newest of those that are left
+  CHECK(session.runs().all().size() == 2);
+  CHECK(session.runs().a()->id == 2);  // the newest of those that are left
   fixture.wait_for_files();
-  CHECK(session.runs().size() == 2);
-  CHECK_FALSE(session.files().reading());
+  CHECK(session.runs().all().size() == 2);
+  CHECK_FALSE(session.traces().reading());
   CHECK(session.messages().banners().empty());
   CHECK_THROWS_AS(fixture.commands.execute("trace.close", {{"trace", path}}), Error);
   fixture.commands.execute("trace.close", {{"trace", other}});
-  CHECK(session.runs().empty());
-  CHECK(session.removed_runs().size() == 5);  // Undo has them
+  CHECK(session.runs().all().empty());
+  CHECK(session.runs().removed_ids().size() == 5);  // Undo has them
 }
 
 TEST_CASE("A trace that was closed while it was read is read to its end once the close is undone") {
@@ -131,16 +132,16 @@ TEST_CASE("A trace that was closed while it was read is read to its end once the
   const std::string path = write_runs(folder / "a.h5", 6);
   Fixture fixture;
   Session& session = fixture.session;
-  session.open_trace(path);
+  session.traces().open(path);
   fixture.wait_for_runs(2);
   fixture.commands.execute("trace.close", {{"trace", path}});
   fixture.wait_for_files();
-  REQUIRE(session.runs().empty());
-  session.set_removed_runs({});
-  CHECK(session.runs().size() == 2);
+  REQUIRE(session.runs().all().empty());
+  if (session.runs().set_removed({})) session.traces().read_on();
+  CHECK(session.runs().all().size() == 2);
   fixture.wait_for_files();
-  REQUIRE(session.runs().size() == 6);
-  for (int i = 0; i < 6; ++i) CHECK(session.runs()[static_cast<std::size_t>(i)].trace_run == i);
+  REQUIRE(session.runs().all().size() == 6);
+  for (int i = 0; i < 6; ++i) CHECK(session.runs().all()[static_cast<std::size_t>(i)].trace_run == i);
   CHECK(session.messages().notice() == "6 runs from " + path);
   CHECK(session.messages().banners().empty());
 }
@@ -151,24 +152,24 @@ TEST_CASE("A trace that is open already is not added again, by whatever path it 
   const std::string path = write_runs(folder / "a.h5", 3);
   Fixture fixture;
   Session& session = fixture.session;
-  session.open_trace(path);
+  session.traces().open(path);
   fixture.wait_for_files();
-  session.show(2, 3);
-  const int n_brought = session.run_list().in_sight().n;
-  session.open_trace((folder / "x/../a.h5").string());
+  session.runs().show(2, 3);
+  const int n_brought = session.runs().in_sight().n;
+  session.traces().open((folder / "x/../a.h5").string());
   fixture.wait_for_files();
-  CHECK(session.runs().size() == 3);
+  CHECK(session.runs().all().size() == 3);
   CHECK(session.messages().notice() == "already open: 3 runs from " + path);
-  CHECK(session.a()->id == 2);
-  CHECK(session.b()->id == 3);
-  CHECK(session.run_list().in_sight().id == 2);
-  CHECK(session.run_list().in_sight().n > n_brought);
-  session.save_trace(1, (folder / "b.h5").string(), false);
+  CHECK(session.runs().a()->id == 2);
+  CHECK(session.runs().b()->id == 3);
+  CHECK(session.runs().in_sight().id == 2);
+  CHECK(session.runs().in_sight().n > n_brought);
+  session.traces().save(1, (folder / "b.h5").string(), false);
   fixture.wait_for_files();
-  session.open_trace((folder / "b.h5").string());
+  session.traces().open((folder / "b.h5").string());
   fixture.wait_for_files();
-  CHECK(session.runs().size() == 3);  // run 1 is what that file has
-  CHECK(session.a()->id == 1);
+  CHECK(session.runs().all().size() == 3);  // run 1 is what that file has
+  CHECK(session.runs().a()->id == 1);
 }
 
 TEST_CASE("A trace that was closed and is opened again has the runs that it had") {
@@ -176,14 +177,14 @@ TEST_CASE("A trace that was closed and is opened again has the runs that it had"
   const std::string path = write_runs(folder / "a.h5", 3);
   Fixture fixture;
   Session& session = fixture.session;
-  session.open_trace(path);
+  session.traces().open(path);
   fixture.wait_for_files();
   fixture.commands.execute("trace.close", {{"trace", path}});
-  session.open_trace(path);
+  session.traces().open(path);
   fixture.wait_for_files();
-  CHECK(session.runs().size() == 3);
-  CHECK(session.removed_runs().empty());
-  CHECK(session.a()->id == 1);
+  CHECK(session.runs().all().size() == 3);
+  CHECK(session.runs().removed_ids().empty());
+  CHECK(session.runs().a()->id == 1);
   CHECK(session.messages().notice() == "3 runs from " + path);  // they were not open
 }
 
@@ -192,23 +193,23 @@ TEST_CASE("Of a trace whose file has changed since it was opened the runs that a
   const std::string path = write_runs(folder / "a.h5", 2);
   Fixture fixture;
   Session& session = fixture.session;
-  session.open_trace(path);
+  session.traces().open(path);
   fixture.wait_for_files();
   SECTION("a capture has gone on") {
     fs::remove(path);
     write_runs(path, 5);
-    session.open_trace(path);
+    session.traces().open(path);
     fixture.wait_for_files();
-    CHECK(session.runs().size() == 5);
+    CHECK(session.runs().all().size() == 5);
     CHECK(session.messages().notice() == "3 new of 5 runs from " + path);
   }
   SECTION("it is another file") {
     fs::remove(path);
     write_runs(path, 1, 2);
-    session.open_trace(path);
+    session.traces().open(path);
     fixture.wait_for_files();
-    REQUIRE(session.runs().size() == 3);
-    CHECK(session.a()->id == 3);
+    REQUIRE(session.runs().all().size() == 3);
+    CHECK(session.runs().a()->id == 3);
   }
 }
 
@@ -218,12 +219,12 @@ TEST_CASE("Where a run of a trace is damaged those before it are there, and a li
   damage(path, 2, 4);
   Fixture fixture;
   Session& session = fixture.session;
-  session.open_trace(path);
+  session.traces().open(path);
   fixture.wait([&] { return !session.messages().banners().empty(); });
   fixture.wait_for_files();
-  CHECK(session.runs().size() == 2);
-  CHECK(session.a()->id == 1);
-  CHECK_FALSE(session.files().reading());
+  CHECK(session.runs().all().size() == 2);
+  CHECK(session.runs().a()->id == 1);
+  CHECK_FALSE(session.traces().reading());
   REQUIRE(session.messages().banners().size() == 1);
   const std::string text = session.messages().banners()[0].text;
   CHECK_THAT(text, Catch::Contains("a.h5") && Catch::Contains("run 2") && Catch::Contains("checksum"));

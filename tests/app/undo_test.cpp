@@ -27,7 +27,7 @@ struct Program : test::Program {
     add_workspace_commands(commands, workspace);
     for (int i = 1; i <= n_runs; ++i) {
       auto run = std::make_shared<RunRecord>(test::random_run(static_cast<std::uint64_t>(i)));
-      session.put_back_run({.id = i, .run = run, .own = true});
+      session.runs().put_back({.id = i, .run = run, .own = true});
     }
     workspace.begin();
   }
@@ -114,7 +114,7 @@ TEST_CASE("After any commands, all steps back are the first state byte for byte,
     }
     CHECK_FALSE(program.workspace.undo().can_undo());
     CHECK(states.back() == first);
-    CHECK(program.session.runs().size() == 6);
+    CHECK(program.session.runs().all().size() == 6);
     for (std::size_t i = steps; i > 0; --i) {
       program.run("edit.redo");
       REQUIRE(program.state() == states[i - 1]);
@@ -171,9 +171,9 @@ TEST_CASE(
     "Runs are chosen beside A and let go, those of another shape or off the list do not count, and the next start has them") {
   Program program(4);
   const auto other = std::make_shared<RunRecord>(test::random_run(5, {.n_layers = 3}));
-  program.session.put_back_run({.id = 5, .run = other});
+  program.session.runs().put_back({.id = 5, .run = other});
   const std::vector<int>& set = program.session.selection().runs;
-  const auto shown = [&] { return runs_of_set(program.session.run_list(), program.session.selection()).size(); };
+  const auto shown = [&] { return program.session.runs().chosen().size(); };
   program.run("run.show", {{"id", 1}});
   for (const int id : {3, 4, 5}) program.run("runs.choose", {{"id", id}});
   CHECK((set == std::vector{1, 3, 4, 5} && shown() == 3));
@@ -278,40 +278,40 @@ TEST_CASE("Typing is undone word by word, and what is deleted is a step of its o
 TEST_CASE("A run that was removed comes back with its place and its tokens, and a step never takes a run away") {
   Program program(4);
   program.run("run.compare", {{"a", 2}, {"b", 3}});
-  const auto record = program.session.find_run(2)->run;
+  const auto record = program.session.runs().find(2)->run;
   program.run("run.remove", {{"id", 2}});
-  CHECK(program.session.a()->id == 3);
-  CHECK(program.session.find_run(2) == nullptr);
+  CHECK(program.session.runs().a()->id == 3);
+  CHECK(program.session.runs().find(2) == nullptr);
   program.run("edit.undo");
-  CHECK(program.session.a()->id == 2);
-  CHECK(program.session.b()->id == 3);
-  CHECK(program.session.find_run(2)->run == record);
-  CHECK(program.session.runs()[1].id == 2);
+  CHECK(program.session.runs().a()->id == 2);
+  CHECK(program.session.runs().b()->id == 3);
+  CHECK(program.session.runs().find(2)->run == record);
+  CHECK(program.session.runs().all()[1].id == 2);
   // A result that came in between stays.
-  program.session.put_back_run({.id = 9, .run = record, .own = true});
+  program.session.runs().put_back({.id = 9, .run = record, .own = true});
   program.run("edit.undo");
-  CHECK(program.session.a() == nullptr);
-  CHECK(program.session.runs().size() == 5);
+  CHECK(program.session.runs().a() == nullptr);
+  CHECK(program.session.runs().all().size() == 5);
 }
 
 TEST_CASE(
     "Where A is removed and there is no B the newest run with tokens becomes A, and a step back has the earlier A") {
   Program program(3);
-  program.session.put_back_run({.id = 4, .run = std::make_shared<RunRecord>(), .own = true});  // it was refused
+  program.session.runs().put_back({.id = 4, .run = std::make_shared<RunRecord>(), .own = true});  // it was refused
   program.run("run.show", {{"id", 1}});
   program.run("run.remove", {{"id", 1}});
-  CHECK(program.session.a()->id == 3);
-  CHECK(program.session.b() == nullptr);
+  CHECK(program.session.runs().a()->id == 3);
+  CHECK(program.session.runs().b() == nullptr);
   program.run("run.remove", {{"id", 2}});
-  CHECK(program.session.a()->id == 3);
+  CHECK(program.session.runs().a()->id == 3);
   program.run("run.remove", {{"id", 3}});
-  CHECK(program.session.a() == nullptr);  // of the last there is nothing to see
+  CHECK(program.session.runs().a() == nullptr);  // of the last there is nothing to see
   for (const int a : {3, 3, 1}) {
     program.run("edit.undo");
-    CHECK(program.session.a()->id == a);
+    CHECK(program.session.runs().a()->id == a);
   }
   program.run("edit.redo");
-  CHECK(program.session.a()->id == 3);
+  CHECK(program.session.runs().a()->id == 3);
 }
 
 TEST_CASE(
@@ -326,7 +326,7 @@ TEST_CASE(
   program.workspace.undo().observe();
   CHECK(program.history().steps() == steps);
   program.run("edit.undo");
-  REQUIRE(program.session.a() != nullptr);
+  REQUIRE(program.session.runs().a() != nullptr);
   CHECK(program.session.selection().token == 7);
   program.pause();
   views::choose_metric(program.session.selection(), program.session.selection().metric);
@@ -359,13 +359,13 @@ TEST_CASE("There are 200 steps, and a removed run goes for good when no step lea
   };
   for (int i = 0; i < static_cast<int>(UndoHistory::kSteps) - 1; ++i) change(100 + i);
   CHECK(program.history().steps() == UndoHistory::kSteps);
-  CHECK(program.session.removed_runs() == std::set<int>{2});
+  CHECK(program.session.runs().removed_ids() == std::set<int>{2});
   change(1);
   CHECK(program.history().steps() == UndoHistory::kSteps);
-  CHECK(program.session.removed_runs().empty());
+  CHECK(program.session.runs().removed_ids().empty());
   for (std::size_t i = 0; i < UndoHistory::kSteps; ++i) program.run("edit.undo");
   CHECK_FALSE(program.workspace.undo().can_undo());
-  CHECK(program.session.runs().size() == 1);
+  CHECK(program.session.runs().all().size() == 1);
 }
 
 TEST_CASE("What is hovered and what a run that goes on shows are no steps, and what came by itself is none at first") {
@@ -377,11 +377,11 @@ TEST_CASE("What is hovered and what a run that goes on shows are no steps, and w
   CHECK(program.history().steps() == steps);
 
   Program fresh;
-  fresh.session.set_policy(PolicySpec::parse("h2o:keep=25%"));  // as when a model without the gate was opened
+  fresh.session.policy().set(PolicySpec::parse("h2o:keep=25%"));  // as when a model without the gate was opened
   fresh.workspace.poll();
   CHECK(fresh.history().steps() == 0);
   fresh.run("run.max_tokens", {{"n", 5}});
-  fresh.session.set_policy(PolicySpec::parse("tova:keep=25%"));
+  fresh.session.policy().set(PolicySpec::parse("tova:keep=25%"));
   fresh.workspace.poll();
   CHECK(fresh.history().steps() == 2);  // and later it says so
   CHECK(fresh.title("edit.undo").starts_with("Undo policy "));
