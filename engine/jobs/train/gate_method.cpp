@@ -10,6 +10,9 @@
 
 namespace kvscope::engine {
 
+// A method is a file of its name, a place here, and one in the list.
+GateMethod wg_kv_method(), sp_kv_method(), dms_method(), streaming_method(), full_method(), sliding_window_method();
+
 at::Tensor mean_next_token_nll(const GateLossInputs& inputs) {
   const auto counted = [&](const at::Tensor& x) { return x.index_select(0, inputs.counted); };
   return weighted_cross_entropy(counted(inputs.student.flatten(0, 1)), inputs.base.output(),

@@ -49,13 +49,6 @@ struct GateMethod {
 /// NLL of the next token, a scalar: the mean by inputs.share over inputs.counted.
 at::Tensor mean_next_token_nll(const GateLossInputs& inputs);
 
-GateMethod wg_kv_method();
-GateMethod sp_kv_method();
-GateMethod dms_method();
-GateMethod streaming_method();
-GateMethod full_method();
-GateMethod sliding_window_method();
-
 std::span<const GateMethod> gate_methods();
 /// Throws Error (bad input) that names `file`, the recipe, and the methods if there is none of that name.
 const GateMethod& find_gate_method(std::string_view name, const std::string& file);

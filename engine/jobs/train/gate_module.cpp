@@ -23,11 +23,11 @@ GateConfig gate_config(GateKind kind, int n_hidden, int kernel) {
 std::vector<FlatParameters::Spec> parameter_specs(const GateConfig& gate, const ModelConfig& model) {
   const std::int64_t L = model.n_layers, H = model.n_kv_heads, D = model.head_dim, F = model.hidden_size,
                      M = gate.n_hidden;
-  switch (gate.kind) {
-    case GateKind::wg_kv:
+  switch (info_of(gate.kind).reads) {
+    case GateReads::key_pair:
       return {{"w1", {L, H, M, 2 * D}, true}, {"b1", {L, H, M}, false},    {"w2", {L, H, M}, true},
               {"b2", {L, H}, false},          {"pre_norm", {L, D}, false}, {"post_norm", {L, D}, false}};
-    case GateKind::sp_kv:
+    case GateReads::attention_input:
       if (M == 0) return {{"w2", {L, H, F}, true}, {"b2", {L, H}, false}};
       if (gate.kernel == 1)
         return {{"w1", {L, M, F}, true}, {"b1", {L, M}, false}, {"w2", {L, H, M}, true}, {"b2", {L, H}, false}};
@@ -37,7 +37,7 @@ std::vector<FlatParameters::Spec> parameter_specs(const GateConfig& gate, const 
               {"w2", {L, H, M}, true},
               {"b2", {L, H}, false},
               {"conv", {L, M, gate.kernel}, false}};
-    case GateKind::dms_separate:
+    case GateReads::layer_input:
       return {{"norm", {L, F}, false}, {"w2", {L, H, F}, true}, {"b2", {L, H}, false}};
     default:
       throw Error({.code = ExitCode::usage,
