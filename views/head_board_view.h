@@ -8,10 +8,10 @@
 
 #include "engine/core/study/heads/hybrid_prediction.h"
 #include "engine/core/support/background.h"
-#include "views/frame/head_choice.h"
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
 #include "views/imgui_renderer.h"
+#include "views/selection/head_choice.h"
 #include "views/widgets/counted_maps.h"
 #include "views/widgets/head_brush.h"
 #include "views/widgets/rebuild.h"

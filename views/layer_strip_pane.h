@@ -6,8 +6,8 @@
 
 #include "views/figure/token_strip_figure.h"
 #include "views/frame/view_services.h"
-#include "views/frame/view_state.h"
 #include "views/imgui_renderer.h"
+#include "views/selection/view_state.h"
 #include "views/widgets/layer_strip_picture.h"
 #include "views/widgets/span_mouse.h"
 

@@ -9,7 +9,7 @@
 #include "app/cli/engine_options.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
-#include "app/cli/score_attention.h"
+#include "app/studies/rescore/score_attention.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/study/measure/output_error.h"

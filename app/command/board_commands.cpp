@@ -9,7 +9,7 @@
 #include "app/support/paths.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/support/hash.h"
-#include "views/frame/head_choice.h"
+#include "views/selection/head_choice.h"
 
 namespace kvscope::app {
 namespace {
@@ -84,17 +84,17 @@ void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui
       {"board.d", "Head board: strategy D, the densest heads"}};
   for (int i = 0; i < 4; ++i) {
     registry.add({kStrategies[i].first, kStrategies[i].second, "Heads", "",
-                  i < 2    ? ""
-                  : i == 2 ? "share: 0 to 1 (the board's), seed: number (the board's)"
-                           : "share: 0 to 1 (the board's)",
+                  i < 2    ? takes()
+                  : i == 2 ? takes(arg::number("share", "the board's", "0 to 1"), arg::number("seed", "the board's"))
+                           : takes(arg::number("share", "the board's", "0 to 1")),
                   has_run, [&session, strategy = static_cast<HeadStrategy>(i)](const nlohmann::json& arguments) {
                     choose(session, strategy, arguments);
                   }});
   }
   registry.add({"board.set", "Head board: set the global heads", "Heads", "",
-                "heads: text, such as \"0.1-3 5.0\" (layer.head)", has_run,
+                takes(arg::text("heads", "", "layer.head, such as 0.1-3 5.0")), has_run,
                 [&session](const nlohmann::json& arguments) { set_heads(session, arguments); }});
-  registry.add({"board.export", "Head board: export the heads (DuoAttention)", "Heads", "", kHeadExportArguments,
+  registry.add({"board.export", "Head board: export the heads (DuoAttention)", "Heads", "", head_export_arguments(),
                 has_run, [&session, &ui](const nlohmann::json& arguments) { export_board(session, ui, arguments); }});
   registry.add({.id = "board.measure",
                 .title = "Head board: measure the heads on A's tokens",

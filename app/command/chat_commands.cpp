@@ -59,25 +59,26 @@ std::string copy_answer(Session& session, UiState& ui, const nlohmann::json& arg
 void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto idle = [&session] { return session.engine().model() && session.engine().state() == EngineState::ready; };
   const auto of_a = [&session] { return why_not_of_a(session); };
-  registry.add({"run.continue", "Continue A's answer", "Run", "Ctrl+Shift+Enter", "",
+  registry.add({"run.continue", "Continue A's answer", "Run", "Ctrl+Shift+Enter", takes(),
                 [&session, idle] { return idle() && session.runs().a() != nullptr; },
                 [&session] { session.continue_run(); }, [&session] { return why_not_continue(session); }});
-  registry.add({"run.fork", "Fork from this query", "Run", "", "q: number",
+  registry.add({"run.fork", "Fork from this query", "Run", "", takes(arg::number("q", "the query on show")),
                 [&session, idle] { return idle() && session.runs().shown_a() != nullptr; },
                 [&session](const nlohmann::json& arguments) {
                   const int last = session.runs().a()->run->n_tokens() - 1;
                   session.fork_run(integer_argument(arguments, "q", session.selection().q.value_or(last)));
                 },
                 of_a});
-  registry.add({"answer.copy", "Copy A's answer", "Prompt", "", "id: run id (A), or turn: number in the chat, from 0",
-                nullptr,
-                [&session, &ui](const nlohmann::json& arguments) { return copy_answer(session, ui, arguments); },
-                [&session]() -> std::string {
-                  if (!session.runs().a()) return "There is no run.";
-                  return session.chat().answer_of(*session.runs().a()).empty() ? "A has no answer to copy." : "";
-                }});
   registry.add(
-      {"chat.new", "New chat", "Prompt", "", "", nullptr,
+      {"answer.copy", "Copy A's answer", "Prompt", "",
+       takes(arg::number("id", "A", "run id"), arg::otherwise(arg::number("turn", "", "number in the chat, from 0"))),
+       nullptr, [&session, &ui](const nlohmann::json& arguments) { return copy_answer(session, ui, arguments); },
+       [&session]() -> std::string {
+         if (!session.runs().a()) return "There is no run.";
+         return session.chat().answer_of(*session.runs().a()).empty() ? "A has no answer to copy." : "";
+       }});
+  registry.add(
+      {"chat.new", "New chat", "Prompt", "", takes(), nullptr,
        [&session, &ui] {
          Conversation chat = session.parameters().chat;
          chat.turns.clear();
@@ -86,7 +87,7 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
          ui.focus_prompt = true;
        },
        [&session] { return std::string(session.parameters().chat.turns.empty() ? "The chat is empty." : ""); }});
-  registry.add({"chat.edit", "Edit a turn of the chat", "Prompt", "", "turn: number",
+  registry.add({"chat.edit", "Edit a turn of the chat", "Prompt", "", takes(arg::number("turn")),
                 [&session] { return !session.parameters().chat.turns.empty() && !session.run_in_progress(); },
                 [&session, &ui](const nlohmann::json& arguments) {
                   const auto& turns = session.parameters().chat.turns;
@@ -95,10 +96,11 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
                   session.next_run().edit_turn(integer_argument(arguments, "turn", last));
                   ui.focus_prompt = true;
                 }});
-  registry.add({"chat.set", "Change the chat's system prompt or thinking", "Prompt", "", "system: text, thinking: bool",
-                nullptr, [&session](const nlohmann::json& arguments) { set_chat(session.next_run(), arguments); }});
-  registry.add({"stop.set", "Change the stop texts (they end an answer)", "Prompt", "", "texts: [text...]", nullptr,
-                [&session](const nlohmann::json& arguments) { set_stop(session.next_run(), arguments); }});
+  registry.add({"chat.set", "Change the chat's system prompt or thinking", "Prompt", "",
+                takes(arg::text("system"), arg::flag("thinking")), nullptr,
+                [&session](const nlohmann::json& arguments) { set_chat(session.next_run(), arguments); }});
+  registry.add({"stop.set", "Change the stop texts (they end an answer)", "Prompt", "", takes(arg::list("texts")),
+                nullptr, [&session](const nlohmann::json& arguments) { set_stop(session.next_run(), arguments); }});
 }
 
 }  // namespace kvscope::app

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "app/command/argument.h"
+
 namespace kvscope::app {
 
 /// A key with modifiers. `key` as KeyPress names it.
@@ -49,12 +51,12 @@ class Action {
 };
 
 struct Command {
-  std::string id;                 // "run.start"
-  std::string title;              // "Run"
-  std::string group;              // menu: "Run", "View" ...
-  std::string shortcut;           // "Ctrl+R", or several separated by a space; empty for none
-  std::string arguments;          // what `run` takes, for the help: "policy: text"; empty for none
-  std::function<bool()> enabled;  // null: always
+  std::string id;                   // "run.start"
+  std::string title;                // "Run"
+  std::string group;                // menu: "Run", "View" ...
+  std::string shortcut;             // "Ctrl+R", or several separated by a space; empty for none
+  std::vector<Argument> arguments;  // what `run` takes
+  std::function<bool()> enabled;    // null: always
   Action run;
   std::function<std::string()> why_not = nullptr;  // besides: a sentence while it is not possible, else empty
 };

@@ -231,21 +231,26 @@ void add_export_commands(CommandRegistry& registry, Session& session, UiState& u
     return session.runs().shown_a() || session.studies().open_studies().shown(session.selection().study);
   };
   registry.add({"figure.export", "Export a figure (PDF, SVG, PNG)", "File", "Ctrl+E",
-                "path: file, view: name of a view or figure, preset: name, venue: name, overwrite: bool", has_figure,
-                [&session, &ui, &views](const nlohmann::json& arguments) {
+                takes(arg::path("path"), arg::text("view", "", "name of a view or figure"),
+                      arg::text("preset", "", "name"), arg::text("venue", "", "name"), arg::flag("overwrite")),
+                has_figure, [&session, &ui, &views](const nlohmann::json& arguments) {
                   return export_figure(session, ui, views, arguments);
                 }});
-  registry.add(
-      {"figure.copy", "Copy a figure as a picture", "File", "",
-       "view: name of a view or figure, preset: name, venue: name", has_figure,
-       [&session, &ui, &views](const nlohmann::json& arguments) { copy_figure(session, ui, views, arguments); }});
-  registry.add(
-      {"figure.measure", "Show the printed size of a figure", "File", "",
-       "view: name of a view or figure, preset: name, venue: name", has_figure,
-       [&session, &ui, &views](const nlohmann::json& arguments) { measure_figure(session, ui, views, arguments); }});
+  registry.add({"figure.copy", "Copy a figure as a picture", "File", "",
+                takes(arg::text("view", "", "name of a view or figure"), arg::text("preset", "", "name"),
+                      arg::text("venue", "", "name")),
+                has_figure, [&session, &ui, &views](const nlohmann::json& arguments) {
+                  copy_figure(session, ui, views, arguments);
+                }});
+  registry.add({"figure.measure", "Show the printed size of a figure", "File", "",
+                takes(arg::text("view", "", "name of a view or figure"), arg::text("preset", "", "name"),
+                      arg::text("venue", "", "name")),
+                has_figure, [&session, &ui, &views](const nlohmann::json& arguments) {
+                  measure_figure(session, ui, views, arguments);
+                }});
   registry.add({"heads.export", "Export the heads of a hybrid (DuoAttention)", "File", "Ctrl+H",
-                std::string("strategy: a, b, c or d (d), share: number (0.25), count: number, seed: number, ") +
-                    kHeadExportArguments,
+                head_export_arguments(takes(arg::choice("strategy", {"a", "b", "c", "d"}), arg::number("share", "0.25"),
+                                            arg::number("count"), arg::number("seed"))),
                 has_run, [&session, &ui, &views](const nlohmann::json& arguments) {
                   return export_heads(session, ui, views, arguments);
                 }});

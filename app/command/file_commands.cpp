@@ -113,8 +113,9 @@ bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialo
 
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   const auto has_run = [&session] { return session.runs().shown_a() != nullptr; };
-  registry.add({"file.open", "Open model, gate, trace, study or prompt", "File", "Ctrl+O", "path: file or folder",
-                nullptr, [&session, &ui, &registry, &views](const nlohmann::json& arguments) {
+  registry.add({"file.open", "Open model, gate, trace, study or prompt", "File", "Ctrl+O",
+                takes(arg::path("path", "", "file or folder")), nullptr,
+                [&session, &ui, &registry, &views](const nlohmann::json& arguments) {
                   if (!ask_for_path(ui, arguments,
                                     {.title = "Open model, gate, trace, study or prompt",
                                      .command = "file.open",
@@ -125,7 +126,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                               });
                   }
                 }});
-  registry.add({"model.open", "Open a model", "File", "", "path: folder or name",
+  registry.add({"model.open", "Open a model", "File", "", takes(arg::path("path", "", "folder or name")),
                 [&session] { return !session.run_in_progress(); },
                 [&session, &ui](const nlohmann::json& arguments) {
                   if (!ask_for_path(ui, arguments,
@@ -137,15 +138,16 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                   }
                 }});
   registry.add(
-      {"trace.open", "Open a trace", "File", "", "path: file", nullptr,
+      {"trace.open", "Open a trace", "File", "", takes(arg::path("path")), nullptr,
        [&session, &ui](const nlohmann::json& arguments) {
          if (!ask_for_path(ui, arguments, {.title = "Open trace", .command = "trace.open", .hint = "a trace (.h5)"})) {
            with_copy(session, text_argument(arguments, "path"),
                      [&session](const std::string& path) { session.traces().open(path); });
          }
        }});
-  registry.add({"trace.save", "Save run A as a trace", "File", "Ctrl+S", "path: file, overwrite: bool, id: run id (A)",
-                has_run, [&session, &ui](const nlohmann::json& arguments) {
+  registry.add({"trace.save", "Save run A as a trace", "File", "Ctrl+S",
+                takes(arg::path("path"), arg::flag("overwrite"), arg::number("id", "A", "run id")), has_run,
+                [&session, &ui](const nlohmann::json& arguments) {
                   if (ask_for_path(ui, arguments,
                                    {.title = "Save trace",
                                     .command = "trace.save",
@@ -157,7 +159,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                   session.traces().save(integer_argument(arguments, "id", session.runs().a()->id),
                                         text_argument(arguments, "path"), flag_argument(arguments, "overwrite", false));
                 }});
-  registry.add({"gate.open", "Load a gate", "File", "", "path: file or folder",
+  registry.add({"gate.open", "Load a gate", "File", "", takes(arg::path("path", "", "file or folder")),
                 [&session] { return !session.engine().model_path().empty() && !session.run_in_progress(); },
                 [&session, &ui](const nlohmann::json& arguments) {
                   if (!ask_for_path(ui, arguments,
@@ -168,18 +170,18 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                   }
                 }});
   registry.add(
-      {"gate.use", "Use a gate of this model", "Policy", "", "name: name",
+      {"gate.use", "Use a gate of this model", "Policy", "", takes(arg::text("name", "", "name")),
        [&session] { return !session.policy().gates().found().empty() && !session.run_in_progress(); },
        [&session](const nlohmann::json& arguments) { session.model().choose_gate(text_argument(arguments, "name")); }});
   registry.add(
-      {"gate.drop", "Unload a gate", "Policy", "", "name: name", nullptr,
+      {"gate.drop", "Unload a gate", "Policy", "", takes(arg::text("name", "", "name")), nullptr,
        [&session](const nlohmann::json& arguments) { session.model().drop_gate(text_argument(arguments, "name")); },
        [&session]() -> std::string {
          if (session.run_in_progress()) return "A run is in progress. Stop it first.";
          return session.engine().gates_to_load().empty() ? "The only loaded gates are those in the model's folder."
                                                          : "";
        }});
-  registry.add({"file.give_up", "Stop waiting for a file", "File", "", "", nullptr,
+  registry.add({"file.give_up", "Stop waiting for a file", "File", "", takes(), nullptr,
                 [&session](const nlohmann::json&) {
                   give_up_slow_reads();
                   session.remote().cancel();
@@ -187,7 +189,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                 [&session]() -> std::string {
                   return slow_read() || session.remote().copying() ? "" : "The window is not waiting for a file.";
                 }});
-  registry.add({"models.show", "Models and gates", "File", "Ctrl+M", "", nullptr, [&ui] { ui.models = true; }});
+  registry.add({"models.show", "Models and gates", "File", "Ctrl+M", takes(), nullptr, [&ui] { ui.models = true; }});
 }
 
 }  // namespace kvscope::app

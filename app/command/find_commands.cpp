@@ -51,14 +51,15 @@ nlohmann::json set(Session& session, const nlohmann::json& arguments) {
 
 void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto shown = [&session] { return session.runs().shown_a() != nullptr; };
+  registry.add({"find.open", "Find tokens by text or by state", "Select", "/ Ctrl+F", takes(), shown,
+                [&ui] { ui.open(ui.find); }});
   registry.add(
-      {"find.open", "Find tokens by text or by state", "Select", "/ Ctrl+F", "", shown, [&ui] { ui.open(ui.find); }});
-  registry.add({"find.next", "Next match", "Select", "N", "", shown, [&session, &ui] { return step(session, ui, 1); }});
-  registry.add({"find.prev", "Previous match", "Select", "Shift+N", "", shown,
+      {"find.next", "Next match", "Select", "N", takes(), shown, [&session, &ui] { return step(session, ui, 1); }});
+  registry.add({"find.prev", "Previous match", "Select", "Shift+N", takes(), shown,
                 [&session, &ui] { return step(session, ui, -1); }});
-  registry.add({"find.set", "Search for a text", "Select", "", "text: text to find", shown,
+  registry.add({"find.set", "Search for a text", "Select", "", takes(arg::text("text", "", "text to find")), shown,
                 [&session](const nlohmann::json& arguments) { return set(session, arguments); }});
-  registry.add({"find.clear", "End the search", "Select", "", "", shown, [&session, &ui] {
+  registry.add({"find.clear", "End the search", "Select", "", takes(), shown, [&session, &ui] {
                   session.selection().find.clear();
                   ui.find.reset();
                 }});

@@ -6,6 +6,12 @@
 
 namespace kvscope::app {
 
+std::vector<Argument> head_export_arguments(std::vector<Argument> before) {
+  before.insert(before.end(), {arg::path("path", "asks", "file or folder"),
+                               arg::text("format", "duo", "duo|json|headkv|hf|block"), arg::flag("overwrite")});
+  return before;
+}
+
 void export_heads_of_a(Session& session, UiState& ui, const nlohmann::json& arguments, const std::string& command,
                        const HeadSelection& selection, LocalSizes sizes) {
   const std::string format = has_argument(arguments, "format") ? text_argument(arguments, "format") : "duo";

@@ -9,9 +9,8 @@
 
 namespace kvscope::app {
 
-/// Of the arguments of a command that exports heads.
-inline constexpr char kHeadExportArguments[] =
-    "path: file or folder, format: duo, json, headkv, hf or block (duo), overwrite: bool";
+/// Of a command that exports heads, after those that it takes besides.
+std::vector<Argument> head_export_arguments(std::vector<Argument> before = {});
 
 /// Asks for a path if `arguments` have none, says then what will be written, and writes it beside the window. Throws Error
 /// (usage) for a format that is not known or not written.

@@ -24,20 +24,20 @@ std::vector<OwnLayout>::iterator own_layout(UiState& ui, const nlohmann::json& a
 
 void add_own_layout_commands(CommandRegistry& registry, UiState& ui, const views::ViewList& views) {
   registry.add(
-      {"layout.own", "Custom layouts ...", "View", "Shift+F5", "", nullptr, [&ui] { ui.layouts = !ui.layouts; }});
-  registry.add({"layout.save", "Save this layout", "View", "", "name: text (default: asks)", nullptr,
+      {"layout.own", "Custom layouts ...", "View", "Shift+F5", takes(), nullptr, [&ui] { ui.layouts = !ui.layouts; }});
+  registry.add({"layout.save", "Save this layout", "View", "", takes(arg::text("name", "asks")), nullptr,
                 [&ui, &views](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "name")) return void(ui.layouts = true);
                   save_layout(ui, views, std::string(trim(text_argument(arguments, "name"), " \t\n")));
                 }});
   const auto there_are = [&ui] { return !ui.own_layouts.empty(); };
-  registry.add({"layout.apply", "Use a custom layout", "View", "", "name: text (default: opens the list)", there_are,
-                [&ui](const nlohmann::json& arguments) {
+  registry.add({"layout.apply", "Use a custom layout", "View", "", takes(arg::text("name", "opens the list")),
+                there_are, [&ui](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "name")) return void(ui.layouts = true);
                   apply(*own_layout(ui, arguments), ui);
                   ui.layouts = false;
                 }});
-  registry.add({"layout.remove", "Remove a custom layout", "View", "", "name: text (default: opens the list)",
+  registry.add({"layout.remove", "Remove a custom layout", "View", "", takes(arg::text("name", "opens the list")),
                 there_are, [&ui](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "name")) return void(ui.layouts = true);
                   ui.own_layouts.erase(own_layout(ui, arguments));

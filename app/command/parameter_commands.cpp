@@ -79,11 +79,12 @@ void set_prompt(NextRun& next, const nlohmann::json& arguments) {
 }  // namespace
 
 void add_parameter_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  registry.add({"prompt.set", "Set the prompt", "Prompt", "", "text: text | path: file, chat: bool", nullptr,
+  registry.add({"prompt.set", "Set the prompt", "Prompt", "",
+                takes(arg::text("text"), arg::otherwise(arg::path("path")), arg::flag("chat")), nullptr,
                 [&session](const nlohmann::json& arguments) { set_prompt(session.next_run(), arguments); }});
-  registry.add({"prompt.focus", "Type a prompt", "Prompt", "Ctrl+P", "", nullptr,
+  registry.add({"prompt.focus", "Type a prompt", "Prompt", "Ctrl+P", takes(), nullptr,
                 [&ui] { ui.left = true, ui.focus_prompt = true, ui.maximised.clear(); }});
-  registry.add({"prompt.sample", "Next sample prompt", "Prompt", "", "index: number",
+  registry.add({"prompt.sample", "Next sample prompt", "Prompt", "", takes(arg::number("index", "the next one")),
                 [&session] { return !sample_prompts(!session.parameters().raw).empty(); },
                 [&session, next = 0](const nlohmann::json& arguments) mutable {
                   const auto& prompts = sample_prompts(!session.parameters().raw);
@@ -93,47 +94,50 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                   session.next_run().set_prompt(read_text_file(path, kMaxTypedBytes));
                   return path.string();
                 }});
-  registry.add(
-      {"policy.set", "Change the policy", "Policy", "",
-       "policy: text, gate: name | parameter: name, value: number | budget: number, kind: tokens|keep|compression",
-       nullptr, [&session](const nlohmann::json& arguments) {
-         const PolicySpec policy = changed_policy(session.parameters().policy, arguments);
-         // First, so that no other gate is loaded for the policy meanwhile.
-         if (has_argument(arguments, "gate")) session.policy().use_gate(text_argument(arguments, "gate"));
-         session.policy().set(policy);
-         return session.parameters().policy.to_string();
-       }});
-  registry.add({"policy.budgets", "Set the budgets of heads", "Policy", "", "path: file | text: text", nullptr,
+  registry.add({"policy.set", "Change the policy", "Policy", "",
+                takes(arg::text("policy"), arg::text("gate", "", "name"),
+                      arg::otherwise(arg::text("parameter", "", "name")), arg::number("value"),
+                      arg::otherwise(arg::number("budget")), arg::choice("kind", {"tokens", "keep", "compression"})),
+                nullptr, [&session](const nlohmann::json& arguments) {
+                  const PolicySpec policy = changed_policy(session.parameters().policy, arguments);
+                  // First, so that no other gate is loaded for the policy meanwhile.
+                  if (has_argument(arguments, "gate")) session.policy().use_gate(text_argument(arguments, "gate"));
+                  session.policy().set(policy);
+                  return session.parameters().policy.to_string();
+                }});
+  registry.add({"policy.budgets", "Set the budgets of heads", "Policy", "",
+                takes(arg::path("path"), arg::otherwise(arg::text("text"))), nullptr,
                 [&session](const nlohmann::json& arguments) {
                   session.policy().set_budgets(has_argument(arguments, "path")
                                                    ? read_text_file(text_argument(arguments, "path"), kMaxTypedBytes)
                                                    : text_argument(arguments, "text"));
                 }});
   registry.add(
-      {"policy.one_budget", "Give all heads one budget", "Policy", "", "", nullptr,
+      {"policy.one_budget", "Give all heads one budget", "Policy", "", takes(), nullptr,
        [&session](const nlohmann::json&) { session.policy().set_budgets(""); },
        [&session] { return session.parameters().budgets.empty() ? std::string("all heads have one budget") : ""; }});
-  registry.add({"run.max_tokens", "Set how many tokens to generate", "Run", "", "n: number", nullptr,
+  registry.add({"run.max_tokens", "Set how many tokens to generate", "Run", "", takes(arg::number("n")), nullptr,
                 [&session](const nlohmann::json& arguments) {
                   session.next_run().set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));
                 }});
-  registry.add({"run.output_error", "Measure output error in new runs (on or off)", "Run", "", "on: bool", nullptr,
-                [&session](const nlohmann::json& arguments) {
-                  const bool on = flag_argument(arguments, "on", !session.parameters().output_error);
-                  session.next_run().set_output_error(on);
-                  return std::string(on ? "output error is measured in new runs"
-                                        : "output error is not measured in new runs");
-                },
-                [&session] { return why_not_measurable(session.parameters().policy); }});
-  registry.add({"run.measure_output_error", "Measure output error in the next run", "Run", "", "", nullptr,
+  registry.add(
+      {"run.output_error", "Measure output error in new runs (on or off)", "Run", "", takes(arg::flag("on")), nullptr,
+       [&session](const nlohmann::json& arguments) {
+         const bool on = flag_argument(arguments, "on", !session.parameters().output_error);
+         session.next_run().set_output_error(on);
+         return std::string(on ? "output error is measured in new runs" : "output error is not measured in new runs");
+       },
+       [&session] { return why_not_measurable(session.parameters().policy); }});
+  registry.add({"run.measure_output_error", "Measure output error in the next run", "Run", "", takes(), nullptr,
                 [&session](const nlohmann::json&) {
                   session.next_run().set_output_error(true);
                   session.messages().notify("output error is measured in the next run");
                 },
                 [&session] { return why_not_measurable(session.parameters().policy); }});
   registry.add({"sampling.set", "Change the sampling", "Policy", "",
-                "temperature, top_k, top_p, min_p, repetition_penalty, seed: numbers", nullptr,
-                [&session](const nlohmann::json& arguments) { set_sampling(session, arguments); }});
+                takes(arg::number("temperature"), arg::number("top_k"), arg::number("top_p"), arg::number("min_p"),
+                      arg::number("repetition_penalty"), arg::number("seed")),
+                nullptr, [&session](const nlohmann::json& arguments) { set_sampling(session, arguments); }});
 }
 
 }  // namespace kvscope::app

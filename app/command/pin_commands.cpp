@@ -102,11 +102,12 @@ void add_pin_commands(CommandRegistry& registry, Session& session, UiState& ui) 
   const auto shown = [&session] { return session.runs().shown_a() != nullptr; };
   const auto any = [&session] { return !pins_on_show(session).empty(); };
   registry.add({"pin.toggle", "Pin or unpin the selected token", "Pins", "P",
-                "layer, kv_head, token: numbers (the cursor)", shown,
-                [&session](const nlohmann::json& arguments) { return toggle(session, arguments); }});
-  registry.add({"notes.show", "Pins and notes", "Pins", "Shift+P", "", shown, [&ui] { ui.notes = !ui.notes; }});
-  registry.add({"pin.next", "Next pin", "Pins", "", "", any, [&session] { go_on(session); }});
-  registry.add({"pin.go", "Go to a pin", "Pins", "", "letter: a to h (the next)", any,
+                takes(arg::number("layer", "the cursor"), arg::number("kv_head", "the cursor"),
+                      arg::number("token", "the cursor")),
+                shown, [&session](const nlohmann::json& arguments) { return toggle(session, arguments); }});
+  registry.add({"notes.show", "Pins and notes", "Pins", "Shift+P", takes(), shown, [&ui] { ui.notes = !ui.notes; }});
+  registry.add({"pin.next", "Next pin", "Pins", "", takes(), any, [&session] { go_on(session); }});
+  registry.add({"pin.go", "Go to a pin", "Pins", "", takes(arg::text("letter", "the next", "a to h")), any,
                 [&session](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "letter")) return go_on(session);
                   go_to(session, pin_argument(session, arguments));
@@ -118,7 +119,7 @@ void add_pin_commands(CommandRegistry& registry, Session& session, UiState& ui) 
       return it == pins.end() ? std::optional<PlacedPin>() : *it;
     };
     const std::string name = pin_letter(letter);
-    registry.add({"pin.go_" + name, "Go to pin " + name, "Pins", "", "",
+    registry.add({"pin.go_" + name, "Go to pin " + name, "Pins", "", takes(),
                   [find] {
                     const auto pin = find();
                     return pin && pin->place == PinPlace::here;
@@ -129,18 +130,20 @@ void add_pin_commands(CommandRegistry& registry, Session& session, UiState& ui) 
                     return pin ? std::string(pin_place_text(pin->place)) : "There is no such pin.";
                   }});
   }
-  registry.add({"pin.note", "Add a note to a pin", "Pins", "", "letter: a to h, text: text (default: asks)", any,
+  registry.add({"pin.note", "Add a note to a pin", "Pins", "",
+                takes(arg::text("letter", "", "a to h"), arg::text("text", "asks")), any,
                 [&session, &ui](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "text")) return void(ui.notes = true);
                   set_pin_note(session.selection().pins, run_of(session), letter_argument(arguments),
                                text_argument(arguments, "text"));
                 }});
-  registry.add({"run.note", "Add a note to a run", "Pins", "", "id: run id (A), text: text (default: asks)", shown,
+  registry.add({"run.note", "Add a note to a run", "Pins", "",
+                takes(arg::number("id", "A", "run id"), arg::text("text", "asks")), shown,
                 [&session, &ui](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "text")) return void(ui.notes = true);
                   note_run(session, arguments);
                 }});
-  registry.add({"pin.clear", "Remove pins", "Pins", "", "letter: a to h (all of this text)", any,
+  registry.add({"pin.clear", "Remove pins", "Pins", "", takes(arg::text("letter", "all of this text", "a to h")), any,
                 [&session](const nlohmann::json& arguments) { clear(session, arguments); }});
 }
 

@@ -22,14 +22,14 @@ void add_decode_commands(CommandRegistry& registry, Session& session) {
                   .why_not = [&session, kind] { return why_not(session, kind); }});
   };
   add("run.start", "Run the prompt", "Ctrl+R Ctrl+Enter", RunKind::start, [&session] { session.start_run(); });
-  registry.add({"run.cancel", "Stop the run", "Run", "Ctrl+.", "", [&session] { return session.run_in_progress(); },
-                [&session] { session.engine().cancel_run(); }});
-  registry.add({"run.resume", "Resume the run that the engine cut off", "Run", "", "",
+  registry.add({"run.cancel", "Stop the run", "Run", "Ctrl+.", takes(),
+                [&session] { return session.run_in_progress(); }, [&session] { session.engine().cancel_run(); }});
+  registry.add({"run.resume", "Resume the run that the engine cut off", "Run", "", takes(),
                 [&session] { return session.can_resume(); }, [&session] { session.resume_run(); }});
-  registry.add({"run.apply_policy", "Apply these settings from the next token", "Run", "", "",
+  registry.add({"run.apply_policy", "Apply these settings from the next token", "Run", "", takes(),
                 [&session] { return session.run_in_progress(); },
                 [&session] { session.engine().change_policy(session.parameters().policy); }});
-  registry.add({"prompt.shorten", "Shorten the prompt at its end", "Prompt", "", "tokens: number",
+  registry.add({"prompt.shorten", "Shorten the prompt at its end", "Prompt", "", takes(arg::number("tokens")),
                 [&session] { return session.next_run().prompt_tokens() > 0; },
                 [&session](const nlohmann::json& arguments) {
                   const int now = session.next_run().prompt_tokens();
@@ -112,20 +112,24 @@ void add_list_commands(CommandRegistry& registry, Session& session, UiState& ui)
         std::ranges::any_of(session.runs().all(), [](const RunEntry& run) { return !run.trace_path.empty(); });
     return is_there ? "" : "There is no run from a trace in the list.";
   };
-  registry.add({"run.compare", "Compare two runs", "Run", "", "a: run id, b: run id", any,
+  registry.add({"run.compare", "Compare two runs", "Run", "",
+                takes(arg::number("a", "", "run id"), arg::number("b", "", "run id")), any,
                 [&session](const nlohmann::json& arguments) { compare_runs(session, arguments); }});
   registry.add(
-      {"run.show", "Show a run as A", "Run", "", "id: run id", any,
+      {"run.show", "Show a run as A", "Run", "", takes(arg::number("id", "", "run id")), any,
        [&session](const nlohmann::json& arguments) { session.runs().show(integer_argument(arguments, "id", 0), 0); }});
-  registry.add({"runs.choose", "Choose several runs", "Run", "", "id: run id, or trace: path", any,
+  registry.add({"runs.choose", "Choose several runs", "Run", "",
+                takes(arg::number("id", "", "run id"), arg::otherwise(arg::path("trace", "", "path"))), any,
                 [&session](const nlohmann::json& arguments) { choose_runs(session, arguments); }});
-  registry.add({"run.swap", "Swap A and B", "Run", "X", "", [&session] { return session.runs().b() != nullptr; },
+  registry.add({"run.swap", "Swap A and B", "Run", "X", takes(), [&session] { return session.runs().b() != nullptr; },
                 [&session] { session.runs().swap(); }});
-  registry.add({"run.next_in_trace", "Next run of A's trace", "Run", "", "trace: path (A's)", any,
+  registry.add({"run.next_in_trace", "Next run of A's trace", "Run", "", takes(arg::path("trace", "A's", "path")), any,
                 [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, 1); }, no_trace});
-  registry.add({"run.previous_in_trace", "Previous run of A's trace", "Run", "", "trace: path (A's)", any,
+  registry.add({"run.previous_in_trace", "Previous run of A's trace", "Run", "",
+                takes(arg::path("trace", "A's", "path")), any,
                 [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, -1); }, no_trace});
-  registry.add({"run.rename", "Name a run", "Run", "F2", "id: run id (A), name: text (default: asks)", any,
+  registry.add({"run.rename", "Name a run", "Run", "F2",
+                takes(arg::number("id", "A", "run id"), arg::text("name", "asks")), any,
                 [&session, &ui](const nlohmann::json& arguments) {
                   const int id = integer_argument(arguments, "id", session.runs().a_id());
                   if (has_argument(arguments, "name"))
@@ -134,17 +138,18 @@ void add_list_commands(CommandRegistry& registry, Session& session, UiState& ui)
                   ui.renaming = id;
                   ui.left = true;  // where the list is
                 }});
-  registry.add({"run.remove", "Remove a run from the list", "Run", "", "id: run id (A)", any,
+  registry.add({"run.remove", "Remove a run from the list", "Run", "", takes(arg::number("id", "A", "run id")), any,
                 [&session](const nlohmann::json& arguments) {
                   session.runs().remove(integer_argument(arguments, "id", session.runs().a_id()));
                 }});
-  registry.add({"trace.close", "Close a trace (removes its runs from the list)", "Run", "", "trace: path (A's)", any,
+  registry.add({"trace.close", "Close a trace (removes its runs from the list)", "Run", "",
+                takes(arg::path("trace", "A's", "path")), any,
                 [&session](const nlohmann::json& arguments) { close_trace(session, arguments); }});
 }
 
 void add_preview_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  registry.add({"run.copy_command", "Copy A as a command", "Run", "Ctrl+Shift+C", "id: run id (A)",
-                [&session] { return session.runs().a() != nullptr; },
+  registry.add({"run.copy_command", "Copy A as a command", "Run", "Ctrl+Shift+C",
+                takes(arg::number("id", "A", "run id")), [&session] { return session.runs().a() != nullptr; },
                 [&session, &ui](const nlohmann::json& arguments) {
                   const int id = integer_argument(arguments, "id", session.runs().a()->id);
                   const RunEntry* entry = session.runs().find(id);
@@ -155,19 +160,19 @@ void add_preview_commands(CommandRegistry& registry, Session& session, UiState& 
                   session.messages().notify("copied the command of run " + std::to_string(id));
                   return ui.clipboard;
                 }});
-  registry.add({"prompt.copy_command", "Copy the next run as a command", "Run", "", "", nullptr, [&session, &ui] {
+  registry.add({"prompt.copy_command", "Copy the next run as a command", "Run", "", takes(), nullptr, [&session, &ui] {
                   ui.clipboard = session.command_line();
                   session.messages().notify("copied the command for the current settings");
                   return ui.clipboard;
                 }});
-  registry.add({"preview.apply", "Preview this policy on A's scores", "Run", "", "",
+  registry.add({"preview.apply", "Preview this policy on A's scores", "Run", "", takes(),
                 [&session] { return session.runs().shown_a() != nullptr; },
                 [&session] { session.policy().request_preview(); }});
-  registry.add({"preview.discard", "Back to A's policy", "Run", "", "",
+  registry.add({"preview.discard", "Back to A's policy", "Run", "", takes(),
                 [&session] { return session.runs().shown_a() != nullptr; },
                 [&session] { session.policy().set(session.runs().shown_a()->run->policy); }});
   registry.add(
-      {"engine.restart", "Restart the engine", "Run", "", "", nullptr, [&session] { session.restart_engine(); }});
+      {"engine.restart", "Restart the engine", "Run", "", takes(), nullptr, [&session] { session.restart_engine(); }});
 }
 
 }  // namespace

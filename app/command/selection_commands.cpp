@@ -46,7 +46,7 @@ class Scrubber {
 void add_selection_commands(CommandRegistry& registry, Session& session, UiState&) {
   const auto scrubbing = [&session] { return session.runs().shown_a() != nullptr; };
   const auto add = [&](const char* id, const char* title, const char* group, const char* shortcut, auto action) {
-    registry.add({id, title, group, shortcut, "", scrubbing, action});
+    registry.add({id, title, group, shortcut, takes(), scrubbing, action});
   };
   const auto move = [&session](int views::Selection::*member, int by, int n) {
     auto& selection = session.selection();
@@ -69,20 +69,22 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
   };
   add("selection.token_next", "Next token", "Select", "Alt+.", [=] { step_token(1); });
   add("selection.token_prev", "Previous token", "Select", "Alt+,", [=] { step_token(-1); });
-  registry.add({"selection.set", "Select layer, head and token", "Select", "", "layer, kv_head, token: numbers",
-                scrubbing, [&session](const nlohmann::json& arguments) {
+  registry.add({"selection.set", "Select layer, head and token", "Select", "",
+                takes(arg::number("layer"), arg::number("kv_head"), arg::number("token")), scrubbing,
+                [&session](const nlohmann::json& arguments) {
                   auto& selection = session.selection();
                   selection.layer = integer_argument(arguments, "layer", selection.layer);
                   selection.kv_head = integer_argument(arguments, "kv_head", selection.kv_head);
                   selection.token = integer_argument(arguments, "token", selection.token);
                   session.runs().clamp_selection();
                 }});
-  registry.add({"heads.mark", "Mark heads on the map", "Select", "", "heads: text, such as \"0.1-3 5.0\" (layer.head)",
-                scrubbing, [&session](const nlohmann::json& arguments) {
+  registry.add({"heads.mark", "Mark heads on the map", "Select", "",
+                takes(arg::text("heads", "", "layer.head, such as 0.1-3 5.0")), scrubbing,
+                [&session](const nlohmann::json& arguments) {
                   session.selection().heads =
                       views::parse_heads(text_argument(arguments, "heads"), "heads.mark", "heads");
                 }});
-  registry.add({"heads.unmark", "Clear all marks", "Select", "", "",
+  registry.add({"heads.unmark", "Clear all marks", "Select", "", takes(),
                 [&session] { return !session.selection().heads.empty(); },
                 [&session] { session.selection().heads = {}; }});
   add("selection.clear", "Clear the selection", "Select", "", [&session] { session.selection().token = -1; });
@@ -104,14 +106,15 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
     s.selection().play.carry = 0;
   });
   scrub("play.loop", "Play in a loop", "", [](Scrubber& s) { s.selection().play.loop ^= true; });
-  registry.add({"play.speed", "Set the playback speed", "Time", "", "speed: queries per second", scrubbing,
+  registry.add({"play.speed", "Set the playback speed", "Time", "",
+                takes(arg::number("speed", "", "queries per second")), scrubbing,
                 [scrubber](const nlohmann::json& arguments) mutable {
                   const int speed = integer_argument(arguments, "speed", 30);
                   if (speed < 1 || speed > views::kMaxPlaySpeed)
                     bad_argument("speed", "1 to " + std::to_string(views::kMaxPlaySpeed) + " queries per second");
                   scrubber.selection().play.speed = speed;
                 }});
-  registry.add({"scrub.to", "Go to a query", "Time", "", "q: number", scrubbing,
+  registry.add({"scrub.to", "Go to a query", "Time", "", takes(arg::number("q")), scrubbing,
                 [scrubber](const nlohmann::json& arguments) mutable {
                   scrubber.go(integer_argument(arguments, "q", scrubber.q()));
                   return scrubber.q();

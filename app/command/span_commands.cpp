@@ -117,11 +117,11 @@ nlohmann::json parse_place(const std::string& text) {
 void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto shown = [&session] { return session.runs().shown_a() != nullptr; };
   const auto add = [&](const char* id, const char* title, const char* group, const char* shortcut, Action action,
-                       const char* arguments = "") {
+                       std::vector<Argument> arguments = {}) {
     registry.add({id, title, group, shortcut, arguments, shown, std::move(action)});
   };
   add("view.fit", "Show the whole run", "Time", "F", [&session] { fit(session); });
-  registry.add({"view.to_brush", "Zoom to the marked range", "Time", "Shift+F", "",
+  registry.add({"view.to_brush", "Zoom to the marked range", "Time", "Shift+F", takes(),
                 [shown, &session] { return shown() && !session.selection().brush.empty(); },
                 [&session] { views::show_span(session.selection(), session.selection().brush, run_of(session)); }});
   add(
@@ -130,7 +130,7 @@ void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui)
         const views::TokenSpan span = span_argument(session, arguments);
         session.selection().brush = has_argument(arguments, "begin") ? span : views::TokenSpan{};
       },
-      "begin, end: tokens; leave empty to unmark");
+      takes(arg::number("begin", "", "token"), arg::number("end", "", "token; leave empty to unmark")));
   add("view.zoom_in", "Zoom in", "Time", "= W Shift+= Shift++ +", [&session] { zoom(session, views::kZoomStep); });
   add("view.zoom_out", "Zoom out", "Time", "- S", [&session] { zoom(session, 1 / views::kZoomStep); });
   add("view.pan_left", "Pan back in time", "Time", "A", [&session] { pan(session, -views::kPanStep); });
@@ -138,11 +138,12 @@ void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui)
   add(
       "view.range", "Show a part of the run", "Time", "",
       [&session](const nlohmann::json& arguments) { return set_range(session, arguments); },
-      "begin, end: queries; leave empty for the whole run");
+      takes(arg::number("begin", "", "query"), arg::number("end", "", "query; leave empty for the whole run")));
   add(
       "go.to", "Go to a token or query by number", "Time", "Ctrl+G",
       [&session, &ui](const nlohmann::json& arguments) { go_to(session, ui, arguments); },
-      "q, token, layer, kv_head: numbers, or place: text (default: asks)");
+      takes(arg::number("q"), arg::number("token"), arg::number("layer"), arg::number("kv_head"),
+            arg::otherwise(arg::text("place", "asks"))));
 }
 
 }  // namespace kvscope::app

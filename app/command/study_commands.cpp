@@ -126,26 +126,30 @@ void add_study_commands(CommandRegistry& registry, Session& session, UiState& ui
     return session.studies().open_studies().shown(session.selection().study) != nullptr;
   };
   const auto any_open = [&session] { return !session.studies().open_studies().all.empty(); };
-  const auto add = [&](const char* id, const char* title, const char* shortcut, const char* arguments, Action action) {
+  const auto add = [&](const char* id, const char* title, const char* shortcut, std::vector<Argument> arguments,
+                       Action action) {
     registry.add({id, title, "Study", shortcut, arguments, is_shown, std::move(action)});
   };
   registry.add(
-      {"study.open", "Open a study", "Study", "", "path: file", nullptr,
+      {"study.open", "Open a study", "Study", "", takes(arg::path("path")), nullptr,
        [&session, &ui, &views](const nlohmann::json& arguments) { open_study(session, ui, views, arguments); }});
   registry.add(
-      {"study.close", "Close a study", "Study", "", "id: number (the shown one)", any_open,
+      {"study.close", "Close a study", "Study", "", takes(arg::number("id", "the shown one")), any_open,
        [&session](const nlohmann::json& arguments) { session.studies().close(study_argument(session, arguments)); }});
   registry.add(
-      {"study.show", "Show another study", "Study", "", "id: number", any_open,
+      {"study.show", "Show another study", "Study", "", takes(arg::number("id")), any_open,
        [&session](const nlohmann::json& arguments) { session.studies().show(integer_argument(arguments, "id", 0)); }});
   add("study.axes", "Set the axes of the study", "",
-      "x, y, by, panel: columns; where: condition or list; front, log_x, log_y: bool; smooth: points; interval: none, whiskers or band",
+      takes(arg::text("x", "", "column"), arg::text("y", "", "column"), arg::text("by", "", "column"),
+            arg::text("panel", "", "column"), arg::list("where", "", "condition or list"), arg::flag("front"),
+            arg::flag("log_x"), arg::flag("log_y"), arg::number("smooth", "", "points"),
+            arg::choice("interval", {"none", "whiskers", "band"})),
       [&session](const nlohmann::json& arguments) { set_axes(session, arguments); });
   add("study.select", "Select a point of the study", "",
-      "point: row from 0, -1 for none; piece: piece of the text, from 0 (0)",
+      takes(arg::number("point", "", "row from 0; -1 for none"), arg::number("piece", "0", "piece of the text")),
       [&session](const nlohmann::json& arguments) { select_point(session, arguments); });
-  add("study.next", "Next point of the study", "Alt+Right", "", [&session] { step(session, 1); });
-  add("study.previous", "Previous point of the study", "Alt+Left", "", [&session] { step(session, -1); });
+  add("study.next", "Next point of the study", "Alt+Right", takes(), [&session] { step(session, 1); });
+  add("study.previous", "Previous point of the study", "Alt+Left", takes(), [&session] { step(session, -1); });
   registry.add({.id = "study.open_point",
                 .title = "Open this point's run",
                 .group = "Study",
@@ -157,7 +161,7 @@ void add_study_commands(CommandRegistry& registry, Session& session, UiState& ui
                 .group = "Study",
                 .enabled = [&session] { return session.studies().point() != nullptr && !session.run_in_progress(); },
                 .run = [&session] { session.point().open_model(); }});
-  add("study.find_text", "Locate this point's text", "", "path: file",
+  add("study.find_text", "Locate this point's text", "", takes(arg::path("path")),
       [&session, &ui](const nlohmann::json& arguments) { find_text(session, ui, arguments); });
 }
 

@@ -161,11 +161,11 @@ void add_study_job_commands(CommandRegistry& registry, Session& session, UiState
     const auto& all = session.study_jobs().all();
     return integer_argument(arguments, "id", all.empty() ? 0 : all.front().id);
   };
-  const auto add = [&](const char* id, const char* title, const char* arguments, std::function<bool()> enabled,
-                       Action action) {
+  const auto add = [&](const char* id, const char* title, std::vector<Argument> arguments,
+                       std::function<bool()> enabled, Action action) {
     registry.add({id, title, "Study", "", arguments, std::move(enabled), std::move(action)});
   };
-  add("study.jobs", "Start and watch studies", "command: name (the last)", has_forms,
+  add("study.jobs", "Start and watch studies", takes(arg::text("command", "the last", "name")), has_forms,
       [&session, &ui](const nlohmann::json& arguments) {
         if (ui.studies && !has_argument(arguments, "command")) {
           ui.studies = false;
@@ -173,8 +173,9 @@ void add_study_job_commands(CommandRegistry& registry, Session& session, UiState
           show_form(session, ui, arguments);
         }
       });
-  add("study.field", "Fill in a field of the study's form", "field: name, text: text, path: file (default: asks)",
-      has_forms, [&session, &ui](const nlohmann::json& arguments) {
+  add("study.field", "Fill in a field of the study's form",
+      takes(arg::text("field", "", "name"), arg::text("text", "asks"), arg::otherwise(arg::path("path"))), has_forms,
+      [&session, &ui](const nlohmann::json& arguments) {
         if (has_argument(arguments, "path") || has_argument(arguments, "text"))
           return set_field(session, ui, arguments);
         choose_path(session, ui, arguments);
@@ -182,17 +183,18 @@ void add_study_job_commands(CommandRegistry& registry, Session& session, UiState
   registry.add({.id = "study.new_recipe",
                 .title = "Write a recipe for a sweep",
                 .group = "Study",
-                .arguments = "path: file (a new one where files were saved last)",
+                .arguments = takes(arg::path("path", "a new one where files were saved last")),
                 .enabled = [&session] { return !session.engine().model_path().empty(); },
                 .run = [&session, &ui](const nlohmann::json& arguments) { write_recipe(session, ui, arguments); }});
-  add("study.start", "Start the study", "command: name, options: object (the form's)", has_forms,
+  add("study.start", "Start the study",
+      takes(arg::text("command", "the form's", "name"), arg::object("options", "the form's")), has_forms,
       [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
         const int id = session.study_jobs().start(words_of(session, ui, arguments));
         ui.study_values.erase(session.study_jobs().job(id).command());
         if (ui.studies) show_form(session, ui, {});
         return id;
       });
-  add("study.copy_command", "Copy the study as a command", "id: number (the form)", has_forms,
+  add("study.copy_command", "Copy the study as a command", takes(arg::number("id", "the form")), has_forms,
       [&session, &ui, id_of](const nlohmann::json& arguments) -> nlohmann::json {
         ui.clipboard = has_argument(arguments, "id")
                            ? session.study_jobs().job(id_of(arguments)).command_line()
@@ -200,13 +202,13 @@ void add_study_job_commands(CommandRegistry& registry, Session& session, UiState
         session.messages().notify("copied: " + ui.clipboard);
         return ui.clipboard;
       });
-  add("study.stop", "Stop a study", "id: number (the newest)", has_jobs,
+  add("study.stop", "Stop a study", takes(arg::number("id", "the newest")), has_jobs,
       [&session, id_of](const nlohmann::json& arguments) { session.study_jobs().stop(id_of(arguments)); });
-  add("study.resume", "Resume a study", "id: number (the newest)", has_jobs,
+  add("study.resume", "Resume a study", takes(arg::number("id", "the newest")), has_jobs,
       [&session, id_of](const nlohmann::json& arguments) { session.study_jobs().resume(id_of(arguments)); });
-  add("study.forget", "Remove a study from the list", "id: number (the newest)", has_jobs,
+  add("study.forget", "Remove a study from the list", takes(arg::number("id", "the newest")), has_jobs,
       [&session, id_of](const nlohmann::json& arguments) { session.study_jobs().remove(id_of(arguments)); });
-  add("study.open_result", "Open a study's file", "id: number (the newest)", has_jobs,
+  add("study.open_result", "Open a study's file", takes(arg::number("id", "the newest")), has_jobs,
       [&session, &ui, &registry, id_of](const nlohmann::json& arguments) {
         registry.execute("file.open", {{"path", session.study_jobs().job(id_of(arguments)).output()}});
         ui.studies = false;

@@ -60,7 +60,7 @@ void dismiss_banners(Session& session, const nlohmann::json& arguments) {
 
 // A command whose answer is that it was done.
 Command command(std::string id, std::string title, const char* group, std::string shortcut, Action action,
-                std::string arguments = "") {
+                std::vector<Argument> arguments = {}) {
   return {.id = std::move(id),
           .title = std::move(title),
           .group = group,
@@ -82,7 +82,8 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
                        [&session] { session.selection().layers = !session.selection().layers; }));
   registry.add(command(
       "view.metric", "Next metric of the map", "View", "M",
-      [&session](const nlohmann::json& arguments) { set_metric(session, arguments); }, "metric: name"));
+      [&session](const nlohmann::json& arguments) { set_metric(session, arguments); },
+      takes(arg::text("metric", "", "name"))));
   // By name as well: who looks for "recall" finds it in palette and menu.
   for (const Metric metric : views::map_metrics()) {
     const MetricInfo& info = views::metric_info(metric);
@@ -92,7 +93,7 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
   registry.add(command(
       "view.maximise", "Maximise or restore a view", "View", "Z",
       [&ui, &views](const nlohmann::json& arguments) { maximise(ui, views, arguments); },
-      "view: name (the one under the mouse or the keyboard, else the first of the main row)"));
+      takes(arg::text("view", "the one under the mouse or the keyboard, else the first of the main row", "name"))));
 }
 
 // A view of the main row, by the argument of that name.
@@ -122,7 +123,7 @@ void add_row_commands(CommandRegistry& registry, Session& session, UiState& ui, 
         show_in_row(ui, views, view,
                     has_argument(arguments, "instead_of") ? row_view(views, arguments, "instead_of") : "");
       },
-      "view: name; instead_of: name (default: added to the others)"));
+      takes(arg::text("view", "", "name"), arg::text("instead_of", "added to the others", "name"))));
   for (const auto& view : views) {
     if (view->place() != views::Place::main) continue;
     const std::string id = view->id();
@@ -158,7 +159,8 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   add("view.theme", "Switch between light and dark theme", "", [&ui] { ui.dark = !ui.dark; });
   registry.add(command(
       "view.colours", "Map colours: viridis or cividis", "View", "",
-      [&ui](const nlohmann::json& arguments) { choose_colours(ui, arguments); }, "name: name (the other one)"));
+      [&ui](const nlohmann::json& arguments) { choose_colours(ui, arguments); },
+      takes(arg::text("name", "the other one", "name"))));
   add("view.larger", "Larger interface",
       "Ctrl+= Ctrl++ Ctrl+Shift+=", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
   add("view.smaller", "Smaller interface", "Ctrl+-", [&ui] { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
@@ -183,10 +185,11 @@ void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui,
       [&ui](const nlohmann::json& arguments) {
         ui.screenshot = has_argument(arguments, "path") ? text_argument(arguments, "path") : "kvscope.png";
       },
-      "path: file.png"));
+      takes(arg::path("path", "", "file.png"))));
   Command dismiss = command(
       "banner.dismiss", "Dismiss a message", "View", "",
-      [&session](const nlohmann::json& arguments) { dismiss_banners(session, arguments); }, "id: number (all)");
+      [&session](const nlohmann::json& arguments) { dismiss_banners(session, arguments); },
+      takes(arg::number("id", "all")));
   dismiss.enabled = [&session] { return !session.messages().banners().empty(); };
   registry.add(std::move(dismiss));
   registry.add(command("app.quit", "Quit", "File", "Ctrl+Q", [&ui] { ui.quit = true; }));

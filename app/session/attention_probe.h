@@ -7,7 +7,7 @@
 #include <string>
 
 #include "app/session/engine_link.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::app {
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::app {
 

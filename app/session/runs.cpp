@@ -6,7 +6,7 @@
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/measure/compare_runs.h"
 #include "views/figure/token_facts.h"
-#include "views/frame/leave_text.h"
+#include "views/selection/leave_text.h"
 
 namespace kvscope::app {
 namespace {

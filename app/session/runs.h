@@ -11,7 +11,7 @@
 #include "app/session/messages.h"
 #include "app/session/preview.h"
 #include "app/session/run_assembler.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::app {
 

@@ -25,7 +25,7 @@
 #include "app/session/studies.h"
 #include "app/session/study_jobs.h"
 #include "app/session/traces.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::app {
 

@@ -11,7 +11,7 @@
 
 #include "app/session/files.h"
 #include "app/session/study_point.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::app {
 

@@ -10,7 +10,7 @@
 #include "app/catalog/gates.h"
 #include "engine/core/record/run_record.h"
 #include "engine/core/study/table/study_table.h"
-#include "views/frame/study_look.h"
+#include "views/selection/study_look.h"
 
 namespace kvscope::app {
 

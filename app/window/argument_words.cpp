@@ -4,7 +4,6 @@
 #include <cctype>
 #include <string_view>
 
-#include "app/command/argument_line.h"
 #include "engine/core/support/trim.h"
 
 namespace kvscope::app {
@@ -28,7 +27,7 @@ constexpr Word kWords[] = {{"kv_head", "KV head"},
 constexpr Word kBudgets[] = {{"keep", "keep %"}, {"compression", "compression"}};
 
 std::string word_of(const Argument& argument) {
-  if (argument.name == "id" && argument.kind.starts_with("run id")) return "run";
+  if (argument.name == "id" && argument.kind == "run id") return "run";
   for (const auto& [known, word] : kWords) {
     if (known == argument.name) return std::string(word);
   }
@@ -69,30 +68,14 @@ std::string named_part(const std::vector<Argument>& arguments, const std::string
 
 }  // namespace
 
-std::string argument_words(const std::string& description) {
-  std::string text;
-  // Names come before a colon, separated by commas; what follows it says what they are, up to the next name.
-  for (std::size_t at = 0; at < description.size();) {
-    const std::size_t end = std::min(description.find_first_of(",|", at), description.size());
-    const std::string part = description.substr(at, end - at), trimmed(trim(part));
-    const std::vector<Argument> one = arguments_of(trimmed);
-    const bool named = !one.empty() && trimmed.starts_with(one[0].name);
-    const std::size_t blank = part.find_first_not_of(' ');
-    if (named) {
-      text += part.substr(0, blank) + word_of(one[0]) + part.substr(blank + one[0].name.size());
-    } else {
-      text += part;
-    }
-    if (end < description.size()) text += description[end];
-    at = end + 1;
-  }
+std::string argument_words(const std::vector<Argument>& arguments) {
+  std::string text = description(arguments, word_of);
   if (const auto kinds = text.find("tokens|keep|compression"); kinds != std::string::npos)
     text.replace(kinds, std::string_view("tokens|keep|compression").size(), "tokens, keep % or compression");
   return text;
 }
 
-std::string with_names(const std::string& description, const std::string& typed) {
-  const std::vector<Argument> arguments = arguments_of(description);
+std::string with_names(const std::vector<Argument>& arguments, const std::string& typed) {
   if (arguments.size() < 2) return typed;
   std::string line;
   for (std::size_t at = 0; at < typed.size();) {

@@ -2,7 +2,7 @@
 // What Escape does.
 
 #include "app/command/ui_state.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::app {
 

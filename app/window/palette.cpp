@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "app/command/argument_line.h"
 #include "app/window/argument_words.h"
 #include "app/window/panel.h"
 #include "app/window/popup.h"
@@ -106,7 +105,7 @@ void draw_arguments(Panel& panel, const Command& command) {
   panel.item("palette.input");
   const views::Palette& palette = panel.theme().palette;
   draw_text(panel.theme().fonts.bold, palette.text, command.title);
-  const std::vector<Argument> all = arguments_of(command.arguments);
+  const std::vector<Argument>& all = command.arguments;
   std::string hint = asked + (all.size() > 1 ? "; type: name value, name value" : "");
   if (takes_order(all)) hint += ", or the numbers in order";
   views::wrapped_text_in(palette.muted, hint);

@@ -98,7 +98,8 @@ void draw_field(Panel& panel, const StudyField& field, std::string& text) {
       ImGui::InputTextMultiline("##text", &text, {room, 2 * ImGui::GetTextLineHeight() + panel.px(8)});
     } else {
       ImGui::SetNextItemWidth(room);
-      ImGui::InputTextWithHint("##text", field.value.c_str(), &text);
+      const bool is_choice = field.value.find('|') != std::string::npos;
+      ImGui::InputTextWithHint("##text", (is_choice ? field.value : field.help).c_str(), &text);
     }
     panel.services.items->add_text(item, views::last_item(), text);
     tooltip(panel, field.repeats ? field.help + "; one per line" : field.help);

@@ -62,7 +62,7 @@ Requests::Host AppWindow::request_host() {
                       {"title", command.title},
                       {"shortcut", command.shortcut},
                       {"keys", shortcuts_.all(command)},
-                      {"arguments", command.arguments},
+                      {"arguments", description(command.arguments)},
                       {"enabled", commands_.enabled(command)},
                       {"why_not", commands_.refusal(command)}});
     }

@@ -5,7 +5,7 @@
 #include "app/session/next_run.h"
 #include "app/workspace/layout.h"
 #include "engine/core/record/run_fields.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::app {
 

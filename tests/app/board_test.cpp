@@ -13,7 +13,7 @@
 #include "tests/app/program.h"
 #include "tests/support/random_run.h"
 #include "tests/support/skip.h"
-#include "views/frame/head_choice.h"
+#include "views/selection/head_choice.h"
 
 using namespace kvscope;
 using namespace kvscope::app;

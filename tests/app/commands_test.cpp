@@ -4,7 +4,7 @@
 #include <regex>
 #include <set>
 
-#include "app/command/argument_line.h"
+#include "app/command/argument.h"
 #include "app/command/layouts.h"
 #include "engine/core/record/command_line.h"
 #include "engine/core/support/error.h"
@@ -87,11 +87,11 @@ TEST_CASE("A command that needs a path asks for one, and goes on with the path t
 
 TEST_CASE("What is typed as a command's arguments is read as their kinds say") {
   Command heads{
-      .id = "x", .title = "X", .group = "G", .shortcut = "", .arguments = "heads: text, such as \"0.1-3 5.0\""};
+      .id = "x", .title = "X", .group = "G", .shortcut = "", .arguments = {arg::text("heads", "", "layer.head")}};
   CHECK(parse_arguments(heads, "  0.1-3 5.0 ") == nlohmann::json{{"heads", "0.1-3 5.0"}});
   CHECK(parse_arguments(heads, "12") == nlohmann::json{{"heads", "12"}});  // a text, not a number
   Command select = heads;
-  select.arguments = "layer, kv_head, token: numbers";
+  select.arguments = {arg::number("layer"), arg::number("kv_head"), arg::number("token")};
   CHECK(parse_arguments(select, "layer 3, token 7") == nlohmann::json{{"layer", 3}, {"token", 7}});
   CHECK(parse_arguments(select, "3, 1") == nlohmann::json{{"layer", 3}, {"kv_head", 1}});
   CHECK(parse_arguments(select, " 3 1  7") == nlohmann::json{{"layer", 3}, {"kv_head", 1}, {"token", 7}});

@@ -66,7 +66,7 @@ app::CommandRegistry commands() {
                            "Ctrl+K",
                            "A",
                            "Z"})
-    registry.add({keys, keys, "", keys, "", nullptr, [] {}});
+    registry.add({keys, keys, "", keys, {}, nullptr, [] {}});
   return registry;
 }
 

@@ -13,26 +13,28 @@ using test::WindowDriver;
 using test::Xvfb;
 
 TEST_CASE("A command's arguments are asked for in the controls' words, and taken in these or by their names") {
+  using namespace app::arg;
   using app::argument_words, app::with_names;
-  const std::string head = "layer, kv_head, token: numbers";
-  CHECK(argument_words(head) == "layer, KV head, token: numbers");
+  const std::vector<app::Argument> head = {number("layer"), number("kv_head"), number("token")};
+  CHECK(argument_words(head) == "layer: number, KV head: number, token: number");
   CHECK(with_names(head, "KV head 3, layer 1") == " kv_head 3, layer 1");
   CHECK(with_names(head, "kv head 3") == " kv_head 3");
   CHECK(with_names(head, "kv_head 3") == " kv_head 3");
   CHECK(with_names(head, "nothing 3") == "nothing 3");
-  const std::string policy =
-      "policy: text, gate: name | parameter: name, value: number | budget: number, kind: tokens|keep|compression";
+  const std::vector<app::Argument> policy = {
+      app::arg::text("policy"), app::arg::text("gate", "", "name"), otherwise(app::arg::text("parameter", "", "name")),
+      number("value"),          otherwise(number("budget")),        choice("kind", {"tokens", "keep", "compression"})};
   CHECK(argument_words(policy) ==
         "policy: text, gate: name | parameter: name, value: number | budget: number, budget as: tokens, keep % or "
         "compression");
   CHECK(with_names(policy, "budget 4, budget as compression") == " budget 4, kind compression");
   CHECK(with_names(policy, "budget 0.5, budget as keep %") == " budget 0.5, kind keep");
   CHECK(with_names(policy, "policy kvpop:budget=4,sinks=2") == " policy kvpop:budget=4,sinks=2");
-  CHECK(argument_words("a: run id, b: run id") == "A: run id, B: run id");
-  CHECK(argument_words("id: run id, or trace: path") == "run: run id, or trace: path");
-  CHECK(argument_words("id: number") == "id: number");  // of whatever
-  CHECK(argument_words("heads: text, such as \"0.1\"") == "heads: text, such as \"0.1\"");
-  CHECK(with_names("turn: number", "3") == "3");
+  CHECK(argument_words({number("a", "", "run id"), number("b", "", "run id")}) == "A: run id, B: run id");
+  CHECK(argument_words({number("id", "A", "run id"), otherwise(path("trace", "", "path"))}) ==
+        "run: run id (A) | trace: path");
+  CHECK(argument_words({number("id")}) == "id: number");  // of whatever
+  CHECK(with_names({number("turn")}, "3") == "3");
 }
 
 TEST_CASE("The palette keeps the keyboard where Enter has nothing to run") {
@@ -89,7 +91,8 @@ TEST_CASE("The palette takes a head by the words that it asks in") {
   window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
   window.type("select layer, head and token");
   window.key("Return");
-  CHECK_THAT(window.text_soon("palette.asks", "numbers"), Catch::StartsWith("layer, KV head, token: numbers"));
+  CHECK_THAT(window.text_soon("palette.asks", "number"),
+             Catch::StartsWith("layer: number, KV head: number, token: number"));
   window.frames(4);
   window.wait({{"/ui/text_input", true}});
   window.type("layer 1, KV head 2");
@@ -108,8 +111,8 @@ TEST_CASE("By keys alone a range of tokens is marked, and let go of") {
     window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
     window.type("mark a range");
     window.key("Return");
-    CHECK_THAT(window.text_soon("palette.asks", "tokens"),
-               Catch::StartsWith("from, up to: tokens; leave empty to unmark"));
+    CHECK_THAT(window.text_soon("palette.asks", "unmark"),
+               Catch::StartsWith("from: token, up to: token; leave empty to unmark"));
     window.frames(4);
     window.wait({{"/ui/text_input", true}});
     window.type(typed);

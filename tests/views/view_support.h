@@ -12,7 +12,7 @@
 #include "engine/core/study/table/study_table.h"
 #include "views/figure/recipe.h"
 #include "views/frame/view_services.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::test {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "views/figure/figure_options.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::views {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {

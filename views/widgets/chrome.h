@@ -9,7 +9,7 @@
 
 #include "views/figure/figure.h"
 #include "views/frame/view_services.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::views {
 

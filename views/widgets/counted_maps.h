@@ -9,7 +9,7 @@
 #include "engine/core/support/background.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/frame/view_services.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {

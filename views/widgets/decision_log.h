@@ -9,7 +9,7 @@
 
 #include "views/figure/token_facts.h"
 #include "views/frame/view_services.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {

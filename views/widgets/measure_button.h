@@ -5,7 +5,7 @@
 
 #include "engine/core/study/measure/retention_metrics.h"
 #include "views/frame/view_services.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::views {
 

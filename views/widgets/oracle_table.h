@@ -6,7 +6,7 @@
 
 #include "engine/core/study/measure/oracle.h"
 #include "views/frame/view_services.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 #include "views/widgets/debounced.h"
 #include "views/widgets/rebuild.h"
 

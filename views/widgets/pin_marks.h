@@ -8,7 +8,7 @@
 
 #include "views/figure/token_span.h"
 #include "views/frame/view_services.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 #include "views/widgets/rebuild.h"  // RunKey
 
 namespace kvscope::views {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::views {
 

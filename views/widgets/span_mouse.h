@@ -4,7 +4,7 @@
 #include <imgui.h>
 
 #include "views/frame/view_services.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::views {
 

@@ -3,7 +3,7 @@
 // training, whose steps have no run, the newest rows while none is selected.
 
 #include "views/frame/view_services.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::views {
 

@@ -3,7 +3,7 @@
 // scrub position, and what moves it.
 
 #include "views/frame/view_services.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 #include "views/widgets/heat_map.h"
 #include "views/widgets/rebuild.h"
 #include "views/widgets/span_mouse.h"

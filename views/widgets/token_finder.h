@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/core/study/measure/token_query.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {

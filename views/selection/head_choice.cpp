@@ -1,4 +1,4 @@
-#include "views/frame/head_choice.h"
+#include "views/selection/head_choice.h"
 
 #include <algorithm>
 #include <cmath>

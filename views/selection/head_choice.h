@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/core/study/heads/head_selection.h"
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::views {
 

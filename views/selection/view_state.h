@@ -17,7 +17,7 @@
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/token_span.h"
 #include "views/figure/token_strip_figure.h"
-#include "views/frame/study_look.h"
+#include "views/selection/study_look.h"
 
 namespace kvscope::views {
 

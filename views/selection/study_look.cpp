@@ -1,4 +1,4 @@
-#include "views/frame/study_look.h"
+#include "views/selection/study_look.h"
 
 #include <algorithm>
 #include <cmath>

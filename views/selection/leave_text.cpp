@@ -1,4 +1,4 @@
-#include "views/frame/leave_text.h"
+#include "views/selection/leave_text.h"
 
 namespace kvscope::views {
 

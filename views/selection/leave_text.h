@@ -1,5 +1,5 @@
 #pragma once
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::views {
 

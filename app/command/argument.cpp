@@ -1,26 +1,22 @@
-#include "app/command/argument_line.h"
+#include "app/command/argument.h"
 
 #include <algorithm>
 #include <sstream>
 #include <utility>
 
+#include "app/command/commands.h"
 #include "app/support/usage.h"
 #include "engine/core/support/trim.h"
 
 namespace kvscope::app {
 namespace {
 
-bool is_name(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos;
-}
-
-/// As the kind has it: a text stays one, a list is JSON, of all else a number or a truth is one.
+/// A text stays one, a list is JSON, of all else a number or a truth is one.
 nlohmann::json value_of(const Argument& argument, const std::string& text) {
-  if (argument.kind.starts_with("text") || argument.kind.starts_with("name") || argument.kind.starts_with("file") ||
-      argument.kind.starts_with("what"))
-    return text;
+  if (argument.type == Argument::Type::text) return text;
   const nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
-  if (argument.kind.starts_with("[")) return value.is_array() ? value : nlohmann::json::array({text});
+  if (argument.type == Argument::Type::list) return value.is_array() ? value : nlohmann::json::array({text});
+  if (argument.type == Argument::Type::object) return value.is_object() ? value : nlohmann::json(text);
   return value.is_number() || value.is_boolean() ? value : nlohmann::json(text);
 }
 
@@ -65,28 +61,57 @@ nlohmann::json named_values(const std::vector<Argument>& arguments, const std::s
 
 }  // namespace
 
-std::vector<Argument> arguments_of(const std::string& description) {
-  std::vector<Argument> arguments;
-  for (std::size_t at = 0; at < description.size();) {
-    const std::size_t end = std::min(description.find_first_of(",|", at), description.size());
-    const std::string part(trim(std::string_view(description).substr(at, end - at)));
-    const std::size_t colon = std::min(part.find(':'), part.size());
-    if (is_name(part.substr(0, colon)))
-      arguments.push_back({part.substr(0, colon),
-                           std::string(colon < part.size() ? trim(std::string_view(part).substr(colon + 1)) : "")});
-    at = end + 1;
+namespace arg {
+
+Argument text(std::string name, std::string fallback, std::string kind) {
+  return {std::move(name), Argument::Type::text, std::move(kind), std::move(fallback)};
+}
+Argument number(std::string name, std::string fallback, std::string kind) {
+  return {std::move(name), Argument::Type::number, std::move(kind), std::move(fallback)};
+}
+Argument flag(std::string name) { return {std::move(name), Argument::Type::flag, "bool"}; }
+Argument list(std::string name, std::string fallback, std::string kind) {
+  return {std::move(name), Argument::Type::list, std::move(kind), std::move(fallback)};
+}
+Argument object(std::string name, std::string fallback) {
+  return {std::move(name), Argument::Type::object, "object", std::move(fallback)};
+}
+Argument path(std::string name, std::string fallback, std::string kind) {
+  Argument argument = text(std::move(name), std::move(fallback), std::move(kind));
+  argument.is_file = true;
+  return argument;
+}
+Argument choice(std::string name, std::initializer_list<const char*> values) {
+  std::string kind;
+  for (const char* value : values) kind += (kind.empty() ? "" : "|") + std::string(value);
+  return text(std::move(name), "", std::move(kind));
+}
+Argument otherwise(Argument argument) {
+  argument.is_other_way = true;
+  return argument;
+}
+
+}  // namespace arg
+
+std::string description(const std::vector<Argument>& arguments, std::string (*name_of)(const Argument&)) {
+  std::string text;
+  for (const Argument& argument : arguments) {
+    if (!text.empty()) text += argument.is_other_way ? " | " : ", ";
+    text += (name_of ? name_of(argument) : argument.name) + ": " + argument.kind;
+    if (!argument.fallback.empty()) text += " (" + argument.fallback + ")";
   }
-  return arguments;
+  return text;
 }
 
 bool takes_order(const std::vector<Argument>& arguments) {
-  return arguments.size() > 1 && std::all_of(arguments.begin(), arguments.end() - 1,
-                                             [](const Argument& argument) { return argument.kind.empty(); });
+  return arguments.size() > 1 && std::ranges::all_of(arguments, [](const Argument& argument) {
+           return argument.type == Argument::Type::number && !argument.is_other_way;
+         });
 }
 
 nlohmann::json parse_arguments(const Command& command, const std::string& typed) {
   const std::string line(trim(typed));
-  const std::vector<Argument> arguments = arguments_of(command.arguments);
+  const std::vector<Argument>& arguments = command.arguments;
   if (line.empty() || arguments.empty()) return nlohmann::json::object();
   if (takes_order(arguments)) {
     if (nlohmann::json ordered = ordered_values(arguments, line); !ordered.empty()) return ordered;
@@ -96,11 +121,9 @@ nlohmann::json parse_arguments(const Command& command, const std::string& typed)
 }
 
 bool asks_arguments(const Command& command) {
-  static constexpr const char* kUseful[] = {"prompt.sample", "run.fork"};  // the next one; at the query on show
-  std::string text = command.arguments;
-  if (const auto at = text.find("(layer.head)"); at != std::string::npos) text.erase(at);  // explains, is no default
-  return !text.empty() && command.shortcut.empty() && !text.starts_with("path:") &&
-         text.find('(') == std::string::npos && std::ranges::find(kUseful, command.id) == std::end(kUseful);
+  const std::vector<Argument>& all = command.arguments;
+  return !all.empty() && command.shortcut.empty() && !all.front().is_file &&
+         std::ranges::all_of(all, [](const Argument& argument) { return argument.fallback.empty(); });
 }
 
 }  // namespace kvscope::app

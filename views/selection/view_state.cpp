@@ -1,4 +1,4 @@
-#include "views/frame/view_state.h"
+#include "views/selection/view_state.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,10 @@
-#include "app/cli/score_attention.h"
+#include "app/studies/rescore/score_attention.h"
 
 #include <algorithm>
 #include <charconv>
 #include <set>
 
-#include "app/cli/output.h"
+#include "app/support/table_text.h"
 #include "app/support/usage.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
