@@ -23,10 +23,18 @@ namespace fs = std::filesystem;
 
 constexpr int kCancelled = 130;  // the exit code after Ctrl+C, 128 + its signal
 constexpr std::chrono::seconds kEndPatience(3);
+constexpr std::string_view kErrorMark = "error: ";  // of a command's last line
 
 std::string value_of(const std::vector<std::string>& words, const std::string& option) {
   const auto at = std::ranges::find(words, option);
   return at == words.end() || at + 1 == words.end() ? std::string() : *(at + 1);
+}
+
+/// /proc/self/exe is another program in the process that env becomes.
+std::string resolved(std::string program) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(program, error);
+  return error ? program : target.string();
 }
 
 /// A capture continues its trace only if it is told to; the others find their journal.
@@ -117,7 +125,7 @@ struct StudyJobs::Process {
 
 StudyJobs::StudyJobs(std::string program, std::vector<StudyForm> forms, std::function<void()> wake, Messages& messages,
                      Revision& revision)
-    : program_(std::move(program)),
+    : program_(resolved(std::move(program))),
       forms_(std::move(forms)),
       wake_(wake ? std::move(wake) : [] {}),
       messages_(messages),
@@ -146,7 +154,12 @@ int StudyJobs::start(std::vector<std::string> words) {
 
 void StudyJobs::run(StudyJob& job, const std::vector<std::string>& words) {
   // env, so that nothing of this process changes: its own folder may be another one when a study is resumed.
-  std::vector<std::string> argv = {"env", "-C", job.folder, "KVSCOPE_PROGRESS=json", program_};
+  std::vector<std::string> argv = {"env", "KVSCOPE_PROGRESS=json", program_};
+  if (std::error_code error; fs::is_directory(job.folder, error)) {
+    argv.insert(argv.begin() + 1, {"-C", job.folder});
+  } else if (!fs::path(value_of(words, "-o")).is_absolute()) {
+    throw Error({.code = ExitCode::resource, .file = job.folder, .found = "the folder of this study is gone"});
+  }
   argv.insert(argv.end(), words.begin(), words.end());
   processes_.push_back(std::make_unique<Process>(job.id, argv, wake_));
   job.state = StudyJob::State::running;
@@ -180,7 +193,7 @@ void StudyJobs::take_line(StudyJob& job, const std::string& line) {
   if (line.empty()) return;
   const auto json = line.front() == '{' ? nlohmann::json::parse(line, nullptr, false) : nlohmann::json();
   if (!json.is_object() || !json.contains("phase")) {
-    job.message = line;
+    job.message = line.starts_with(kErrorMark) ? line.substr(kErrorMark.size()) : line;
     return messages_.log(job.command() + ": " + line);
   }
   TaskProgress& progress = job.progress;

@@ -168,7 +168,7 @@ TEST_CASE("a capture whose window was killed resumes in the next one, and has th
   for (const std::string& file : {study.output, (folder / "again.h5").string()}) {
     const Result result = kvscope_run({"inspect", file, "--json"});
     REQUIRE(result.exit_code == 0);
-    CHECK(json::parse(result.out)["n_runs"] == 12);
+    CHECK(json::parse(result.out)["runs"] == 12);
   }
   const Result same = kvscope_run({"compare", study.output, (folder / "again.h5").string()});
   INFO(same.out << same.err);
@@ -194,13 +194,21 @@ TEST_CASE("a study's form has every option of its command, and its words are wha
           option.name == "quiet" || option.name == "json" || option.name == "format" || option.name == "dry-run";
       CHECK((form.field(std::string(option.name)) != nullptr) != is_left_out);
     }
-    app::StudyValues values;
-    for (const app::StudyField& field : form.fields) values[field.name] = field.value.empty() ? "on" : "1";
-    const std::vector<std::string> words = app::study_words(form, values);
-    CHECK(words.front() == form.command);
-    const auto parsed = app::Arguments::parse(
-        spec, std::vector<std::string>(words.begin() + 1, words.end()));  // throws for what it does not know
-    CHECK(parsed.has("o"));
+    app::StudyValues needed;
+    for (const app::StudyField& field : form.fields)
+      if (field.is_positional || field.name == "o") needed[field.name] = "1";
+    for (const app::StudyField& field : form.fields) {
+      app::StudyValues values = needed;
+      values[field.name] = field.value.empty() ? "on" : "1";
+      const std::vector<std::string> words = app::study_words(form, values);
+      CHECK(words.front() == form.command);
+      // Throws for what the command line does not know.
+      const auto parsed = app::Arguments::parse(spec, std::vector<std::string>(words.begin() + 1, words.end()));
+      CHECK((field.is_positional || parsed.has(field.name)));
+    }
+    CHECK_THROWS_WITH(app::study_words(form, {}), Catch::Contains("empty"));
+    needed["nonsense"] = "1";
+    CHECK_THROWS_WITH(app::study_words(form, needed), Catch::Contains("nonsense"));
   }
 }
 
@@ -256,6 +264,8 @@ TEST_CASE("a study is filled in, started and watched with mouse and keys, and co
   window.type(study.options["PROMPTS"]);
   window.text_soon("studies.field.PROMPTS", "prompts.txt");
   window.command("study.field", {{"field", "o"}, {"text", study.output}});
+  window.command("study.field", {{"field", "policy"}, {"text", "full"}});  // the prompts are short
+  window.command("study.field", {{"field", "max-tokens"}, {"text", "4"}});
   window.click("button.study.copy_command");
   window.frames(2);
   const std::string command = window.command("study.copy_command");
