@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/support/hash.h"
 
 namespace kvscope::engine {
@@ -121,6 +122,7 @@ kernels::DType kernel_dtype(at::ScalarType dtype) {
 }
 
 Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Device device, at::ScalarType dtype) {
+  check_layers(config, "model");
   Weights weights;
   weights.device = device;
   weights.dtype = dtype;

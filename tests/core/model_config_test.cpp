@@ -331,6 +331,8 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
       {"layer_types", {1}, "layer_types: a kind of layer that is not supported"},
       {"layer_types", "full_attention", "layer_types: not a list"},
       {"hidden_act", "gelu", "hidden_act: \"gelu\" is not supported; expected \"silu\""},
+      {"hidden_act", "gelu_pytorch_tanh",
+       "layer 0: an MLP with gelu_pytorch_tanh (hidden_act), which is not supported"},
       {"rms_norm_eps", 0, "rms_norm_eps: 0; expected a number from"},
       {"rms_norm_eps", -1e-6, "rms_norm_eps: -1e-06; expected a number from"},
       {"tie_word_embeddings", "yes", "tie_word_embeddings: \"yes\"; expected true or false"},

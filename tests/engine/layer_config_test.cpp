@@ -5,6 +5,7 @@
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
 #include "tests/engine/small_model.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
 namespace kvscope {
@@ -25,7 +26,7 @@ ModelConfig made_up_config() {
   ModelConfig config = test::small_config();
   config.set_family(made_up());
   config.layers[1].rope_theta = 500;
-  config.layers[1].attention_scale = 0.2;
+  config.layers[1].attention.scale = 0.2;
   config.layers[1].qk_norm = false;
   return config;
 }
@@ -48,7 +49,7 @@ TEST_CASE("everything that a layer is configured with has its effect", "[engine]
       [](LayerConfig& layer) { layer.qkv_bias = false; },
       [](LayerConfig& layer) { layer.rope_theta = 600; },
       [](LayerConfig& layer) { layer.rope_scaling = {.kind = RopeKind::linear, .factor = 2}; },
-      [](LayerConfig& layer) { layer.attention_scale = 0.3; },
+      [](LayerConfig& layer) { layer.attention.scale = 0.3; },
   };
   for (const auto& change : changes) {
     CAPTURE(&change - changes);
@@ -59,12 +60,28 @@ TEST_CASE("everything that a layer is configured with has its effect", "[engine]
   }
 }
 
+TEST_CASE("what nothing computes of a layer is refused by its name", "[engine][layers]") {
+  const auto refusal = [](void (*change)(LayerConfig&)) {
+    ModelConfig config = made_up_config();
+    change(config.layers[1]);
+    return test::error_of([&] { engine::LoadedModel::random(config, 3, {"cpu", "float32"}); });
+  };
+  CHECK_THAT(refusal([](LayerConfig& layer) { layer.norms = NormPlacement::around; }),
+             Catch::StartsWith("model: layer 1: norms after attention and MLP, which is not supported"));
+  CHECK_THAT(refusal([](LayerConfig& layer) { layer.activation = MlpActivation::gelu_tanh; }),
+             Catch::StartsWith("model: layer 1: an MLP with gelu_pytorch_tanh"));
+  CHECK_THAT(refusal([](LayerConfig& layer) { layer.attention.soft_cap = 50; }),
+             Catch::StartsWith("model: layer 1: a soft cap of attention scores, which is not supported"));
+  CHECK_THAT(refusal([](LayerConfig& layer) { layer.attention.has_sink = true; }),
+             Catch::StartsWith("model: layer 1: a sink logit of attention"));
+}
+
 TEST_CASE("twice the queries under half the scale are the same attention, to the last bit", "[engine][layers]") {
   const auto scaled = [](double scale, float factor) {
     ModelConfig config = made_up_config();
     for (LayerConfig& layer : config.layers) {
       layer.qk_norm = false;
-      layer.attention_scale = scale;
+      layer.attention.scale = scale;
     }
     const engine::TensorSource source = engine::formula_source(3);
     const engine::Weights weights = engine::build_weights(

@@ -18,7 +18,22 @@ std::string head_dim_of(const ModelConfig& config) {
 
 }  // namespace
 
+void check_layers(const ModelConfig& config, const std::string& file) {
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    const LayerConfig& layer = config.layers[i];
+    const auto refuse_layer = [&](const char* found, const char* expected) {
+      refuse(file, "layer " + std::to_string(i), std::string(found) + ", which is not supported", expected);
+    };
+    if (layer.norms == NormPlacement::around) refuse_layer("norms after attention and MLP", "norms before them alone");
+    if (layer.activation == MlpActivation::gelu_tanh)
+      refuse_layer("an MLP with gelu_pytorch_tanh (hidden_act)", "\"silu\"");
+    if (layer.attention.soft_cap != 0) refuse_layer("a soft cap of attention scores", "none");
+    if (layer.attention.has_sink) refuse_layer("a sink logit of attention", "none");
+  }
+}
+
 void check_kernels(const ModelConfig& config, const std::string& file) {
+  check_layers(config, file);
   if (config.head_dim % kHeadDimStep != 0 || config.head_dim > kMaxHeadDim) {
     refuse(file, "head_dim", head_dim_of(config),
            "a multiple of " + std::to_string(kHeadDimStep) + " up to " + std::to_string(kMaxHeadDim) +

@@ -17,7 +17,9 @@ inline constexpr std::array<int, 4> kCudaHeadDims = {64, 80, 96, 128};
 /// Query heads and KV heads. A KV head may have any number of query heads.
 inline constexpr int kMaxHeads = 1024;
 
-/// Throws Error (bad input) that names the field of `file`, a config.json, which no kernel takes.
+/// Throws Error (bad input) that names the layer of `file` and what no kernel computes of its LayerConfig.
+void check_layers(const ModelConfig& config, const std::string& file);
+/// Throws Error (bad input) that names the field of `file`, a config.json, which no kernel takes. Calls check_layers().
 void check_kernels(const ModelConfig& config, const std::string& file);
 /// The same of the kernels on CUDA, which take less.
 void check_cuda_kernels(const ModelConfig& config, const std::string& file);

@@ -87,6 +87,7 @@ class Reader {
   void read_layers(ModelConfig& c) const {
     LayerConfig common = c.family->layer;
     common.norm_eps = c.rms_norm_eps;
+    common.activation = read_activation(common.activation);
     read_rope(object_, c.max_positions, common, c.warnings);
     c.layers.assign(c.layers.size(), common);
   }
@@ -119,9 +120,14 @@ class Reader {
     for (const char* key : {"attention_bias", "mlp_bias"}) {
       if (object_.boolean_or(key, false)) fail(key, "true is not supported", "false, as in the published models");
     }
-    const std::string act = object_.text_or("hidden_act", "silu");
-    if (act != "silu" && act != "swish")  // two names of one function
-      fail("hidden_act", in_quotes(act) + " is not supported", "\"silu\"");
+  }
+
+  MlpActivation read_activation(MlpActivation of_family) const {
+    if (!object_.has("hidden_act")) return of_family;
+    const std::string act = object_.text_or("hidden_act", "");
+    if (act == "silu" || act == "swish") return MlpActivation::silu;  // two names of one function
+    if (act == "gelu_pytorch_tanh") return MlpActivation::gelu_tanh;
+    fail("hidden_act", in_quotes(act) + " is not supported", "\"silu\"");
   }
 
   /// Which layers attend to a window alone, by layer_types or, without that, by max_window_layers: transformers' classes
@@ -184,7 +190,7 @@ class Reader {
 }  // namespace
 
 double ModelConfig::attention_scale(int layer) const {
-  const double own = layers[static_cast<std::size_t>(layer)].attention_scale;
+  const double own = layers[static_cast<std::size_t>(layer)].attention.scale;
   return own != 0 ? own : 1 / std::sqrt(static_cast<double>(head_dim));
 }
 

@@ -2,6 +2,7 @@
 // The families of models that can be loaded. Whatever distinguishes one of them is in its row: who reads, computes or
 // trains a model asks the row and its layers, never for a name.
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,15 +11,38 @@
 
 namespace kvscope {
 
-/// What may differ from layer to layer of one model. head_dim may not: the pages of a cache are all of one size.
+/// Where a layer has norms. before: of what enters attention and MLP. around: also of what they give, before it is added
+/// to the residual stream (Gemma 2 and 3).
+enum class NormPlacement : std::uint8_t { before, around };
+
+/// gated: down(act(gate(n)) * up(n)).
+enum class MlpKind : std::uint8_t { gated };
+
+/// act of an MLP; gelu_tanh is x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+enum class MlpActivation : std::uint8_t { silu, gelu_tanh };
+
+/// How a layer's attention makes weights of q . k.
+struct AttentionVariant {
+  double scale = 0;     // of q . k; 0: 1 / sqrt(head_dim)
+  double soft_cap = 0;  // c of c tanh(s / c), s a scaled score (Gemma 2); 0: none
+  // A learned logit of each query head joins the softmax's denominator and has no value (gpt-oss).
+  bool has_sink = false;
+  bool operator==(const AttentionVariant&) const = default;
+};
+
+/// What may differ from layer to layer of one model. head_dim may not: the pages of a cache are all of one size. What no
+/// kernel computes yet is refused by check_layers() (kernel_limits.h).
 struct LayerConfig {
   float norm_eps = 1e-6f;
+  NormPlacement norms = NormPlacement::before;
   bool qk_norm = false;   // RMSNorm on q and k, per head
   bool qkv_bias = false;  // q, k and v have a bias
   double rope_theta = 10000;
   RopeScaling rope_scaling;
-  double attention_scale = 0;  // of q . k; 0: 1 / sqrt(head_dim)
-  int window = 0;              // newest tokens that a query sees, its own included: a local layer; 0: all
+  AttentionVariant attention;
+  int window = 0;  // newest tokens that a query sees, its own included: a local layer; 0: all
+  MlpKind mlp = MlpKind::gated;
+  MlpActivation activation = MlpActivation::silu;
   bool operator==(const LayerConfig&) const = default;
 };
 
