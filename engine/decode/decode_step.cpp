@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "engine/model/decoder_layer.h"
 #include "engine/model/ops.h"
 #include "kernels/decode_attention.h"
 #include "kernels/embed_row.h"
@@ -20,6 +21,71 @@ std::int64_t attention_scratch(const std::vector<SequenceState*>& sequences) {
 }
 
 }  // namespace
+
+/// A layer of a step (decoder_layer.h) in six launches for one sequence: QKV; norm, rotation, score, decision and cache;
+/// attention; output; and two of the MLP. A norm is part of the product that reads it, an addition of the product that
+/// it adds.
+class DecodeStep::LayerLaunches {
+ public:
+  struct Normed {
+    const at::Tensor &x, &weight;
+  };
+  struct Product {
+    const at::Tensor &x, &matrix;
+  };
+  struct Heads {};  // in the buffers
+
+  LayerLaunches(DecodeStep& step, int index, kernels::Place place)
+      : step_(step), buffers_(step.buffers_), index_(index), place_(place) {}
+
+  const LayerWeights& weights() const { return step_.model_.weights().layers[index_]; }
+  const at::Tensor& residual() const { return buffers_.x; }
+  Normed norm(const at::Tensor& x, const at::Tensor& weight) const { return {x, weight}; }
+  [[noreturn]] Product norm(const Product&, const at::Tensor&) const {
+    throw std::logic_error("a decode step has no norm after a product");  // check_layers() refuses such a model
+  }
+  Heads project_heads(const Normed& n) {
+    launch(weights().qkv_proj, n.x, n.weight, buffers_.qkv, kernels::Epilogue::store, weights().qkv_bias);
+    return {};
+  }
+  void norm_heads(Heads) {}  // by the launch of rotate(), which finds the layer's norms
+  void rotate(Heads) {
+    for (int row = 0; row < step_.n_rows(); ++row) {
+      step_.lane_of(row).enqueue_score(index_, row, buffers_, place_);
+      kernels::admit_step(step_.lane_of(row).admit_args(index_, row, buffers_), place_);
+    }
+  }
+  void attend(Heads) {
+    for (int row = 0; row < step_.n_rows(); ++row) step_.lane_of(row).enqueue_attention(index_, row, buffers_, place_);
+  }
+  Product project(const at::Tensor& x, const at::Tensor& matrix) const { return {x, matrix}; }
+  const at::Tensor& gated(const Normed& n) {
+    launch(weights().gate_up, n.x, n.weight, buffers_.activation, kernels::Epilogue::swiglu);
+    return buffers_.activation;
+  }
+  void add(const Product& branch) { launch(branch.matrix, branch.x, {}, buffers_.x, kernels::Epilogue::add); }
+
+ private:
+  void launch(const at::Tensor& weight, const at::Tensor& x, const at::Tensor& norm, const at::Tensor& out,
+              kernels::Epilogue epilogue, const at::Tensor& bias = {}) {
+    step_.enqueue_project({.weight = weight.data_ptr(),
+                           .bias = data_or_null(bias),
+                           .x = x.data_ptr(),
+                           .norm_weight = data_or_null(norm),
+                           .out = out.data_ptr(),
+                           .n_rows = weight.size(0),
+                           .dim = static_cast<int>(weight.size(1)),
+                           .eps = step_.model_.config().layers[index_].norm_eps,
+                           .epilogue = epilogue,
+                           .dtype = kernel_dtype(step_.model_.weights().dtype)},
+                          out.size(1), place_);
+  }
+
+  DecodeStep& step_;
+  StepBuffers& buffers_;
+  int index_;
+  kernels::Place place_;
+};
 
 DecodeStep::DecodeStep(const std::vector<SequenceState*>& sequences)
     : model_(sequences.front()->model),
@@ -73,41 +139,16 @@ void DecodeStep::enqueue(kernels::Place place) {
                         .dtype = kernel_dtype(weights.dtype)},
                        place);
   }
-  for (int layer = 0; layer < config.n_layers; ++layer) enqueue_layer(layer, place);
+  for (int layer = 0; layer < config.n_layers; ++layer) {
+    LayerLaunches launches(*this, layer, place);
+    launches.attend(before_attention(config.layers[layer], launches));
+    after_attention(config.layers[layer], launches, buffers_.o);
+  }
   enqueue_logits(place);
   for (int row = 0; row < n_rows(); ++row) {
     for (const auto& method : lane_of(row).sequence().methods) method->end_step(place);
   }
   buffers_.enqueue_outputs(place);
-}
-
-/// Six launches for one sequence: QKV; norm, rotation, score, decision and cache; attention; output; and two of the
-/// MLP.
-void DecodeStep::enqueue_layer(int index, kernels::Place place) {
-  const LayerWeights& layer = model_.weights().layers[index];
-  const auto project = [&](const at::Tensor& weight, const at::Tensor& x, const at::Tensor& norm, const at::Tensor& out,
-                           kernels::Epilogue epilogue, const at::Tensor& bias = {}) {
-    enqueue_project({.weight = weight.data_ptr(),
-                     .bias = data_or_null(bias),
-                     .x = x.data_ptr(),
-                     .norm_weight = data_or_null(norm),
-                     .out = out.data_ptr(),
-                     .n_rows = weight.size(0),
-                     .dim = static_cast<int>(weight.size(1)),
-                     .eps = model_.config().layers[index].norm_eps,
-                     .epilogue = epilogue,
-                     .dtype = kernel_dtype(model_.weights().dtype)},
-                    out.size(1), place);
-  };
-  project(layer.qkv_proj, buffers_.x, layer.input_norm, buffers_.qkv, kernels::Epilogue::store, layer.qkv_bias);
-  for (int row = 0; row < n_rows(); ++row) {
-    lane_of(row).enqueue_score(index, row, buffers_, place);
-    kernels::admit_step(lane_of(row).admit_args(index, row, buffers_), place);
-  }
-  for (int row = 0; row < n_rows(); ++row) lane_of(row).enqueue_attention(index, row, buffers_, place);
-  project(layer.o_proj, buffers_.o, {}, buffers_.x, kernels::Epilogue::add);
-  project(layer.gate_up, buffers_.x, layer.post_norm, buffers_.activation, kernels::Epilogue::swiglu);
-  project(layer.down, buffers_.activation, {}, buffers_.x, kernels::Epilogue::add);
 }
 
 void DecodeStep::enqueue_logits(kernels::Place place) {

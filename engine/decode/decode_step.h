@@ -38,6 +38,8 @@ class DecodeStep {
   void gather(int sequence, StepFacts& facts) const;
 
  private:
+  class LayerLaunches;
+
   bool is_cuda() const { return model_.weights().device.is_cuda(); }
   int n_rows() const { return static_cast<int>(inputs_.size()); }
   int row_of(int sequence) const;
@@ -45,7 +47,6 @@ class DecodeStep {
 
   void run_graph();
   void enqueue(kernels::Place place);
-  void enqueue_layer(int layer, kernels::Place place);
   void enqueue_logits(kernels::Place place);
   /// All rows of args.x through one matrix, as many at a time as the kernel takes; a row of args.out has
   /// `out_elements`.

@@ -1,68 +1,89 @@
-// After Qwen3 (Yang et al., 2025), Qwen2 (Yang et al., 2024) and Llama 3 (Dubey et al., 2024); in transformers:
-// modeling_qwen3.py, modeling_qwen2.py, modeling_llama.py.
-//
-//     h = x + o_proj(attention(rope(norm(q)), rope(norm(k)), v))     q, k, v of rms_norm(x)
-//     y = h + down(silu(gate(n)) * up(n))                            n = rms_norm(h)
-//
-// What a layer has beside that, norms of q and k per head or a bias of q, k and v, its LayerConfig says.
-//
-// The same arithmetic stands twice more, each time for a reason: engine/decode/decode_step.cpp fuses it into six
-// launches for one token, engine/jobs/train/decoder_module.cpp keeps what gradients need.
 #include "engine/model/transformer.h"
 
 #include <c10/core/InferenceMode.h>
 
+#include "engine/model/decoder_layer.h"
 #include "engine/model/ops.h"
 
 namespace kvscope::engine {
 namespace {
 
-at::Tensor attention_block(const ModelConfig& config, const Weights& weights, int index, const at::Tensor& x,
-                           const at::Tensor& positions, AttentionHook& attention) {
-  const LayerWeights& layer = weights.layers[index];
-  const float eps = config.layers[index].norm_eps;
-  const std::int64_t n = x.size(0), q_rows = config.n_heads * config.head_dim,
-                     kv_rows = config.n_kv_heads * config.head_dim;
-  LayerTokens tokens{.x = x, .input = ops::rms_norm(x, layer.input_norm, eps)};
-  const at::Tensor qkv = ops::linear(tokens.input, layer.qkv_proj, layer.qkv_bias);
-  const auto heads = [&](std::int64_t from, std::int64_t rows, int n_heads) {  // [n, n_heads, head_dim]
-    return qkv.narrow(1, from, rows).view({n, n_heads, config.head_dim}).contiguous();
-  };
-  at::Tensor q = heads(0, q_rows, config.n_heads), k = heads(q_rows, kv_rows, config.n_kv_heads);
-  tokens.v = heads(q_rows + kv_rows, kv_rows, config.n_kv_heads);
-  if (layer.q_norm.defined()) {
-    q = ops::rms_norm(q, layer.q_norm, eps);
-    k = ops::rms_norm(k, layer.k_norm, eps);
-  }
-  if (attention.reads_unrotated()) {
-    tokens.q_unrotated = q.clone();
-    tokens.k_unrotated = k.clone();
-  }
-  // DMS spends this channel of a group's first query head on its gate: attention must not see it.
-  const auto clear_gate = [&] {
-    if (weights.gate_channel >= 0) {
-      q.view({n, config.n_kv_heads, config.group_size(), config.head_dim})
-          .select(2, 0)
-          .select(2, weights.gate_channel)
-          .zero_();
-    }
-  };
-  clear_gate();
-  ops::rope_(q, positions, layer.inv_freq, layer.attention_scaling);
-  ops::rope_(k, positions, layer.inv_freq, layer.attention_scaling);
-  clear_gate();
-  tokens.q = q;
-  tokens.k = k;
-  tokens.scale = config.attention_scale(index);
-  tokens.window = config.layers[index].window;
-  const at::Tensor o = attention.attend(index, tokens);
-  return o.defined() ? ops::linear(o.view({n, q_rows}), layer.o_proj) : o;
-}
+/// What a pass of whole tensors computes of a layer (decoder_layer.h). Writes to `x` in place.
+class PromptLayer {
+ public:
+  PromptLayer(const ModelConfig& config, const Weights& weights, int index, at::Tensor& x, const at::Tensor& positions,
+              bool keeps_unrotated)
+      : config_(config),
+        layer_(config.layers[static_cast<std::size_t>(index)]),
+        weights_(weights.layers[static_cast<std::size_t>(index)]),
+        gate_channel_(weights.gate_channel),
+        scale_(config.attention_scale(index)),
+        x_(x),
+        positions_(positions),
+        keeps_unrotated_(keeps_unrotated) {}
 
-at::Tensor mlp_block(const LayerWeights& layer, float eps, const at::Tensor& x) {
-  const at::Tensor gate_up = ops::linear(ops::rms_norm(x, layer.post_norm, eps), layer.gate_up);
-  return ops::linear(ops::swiglu(gate_up), layer.down);
-}
+  const LayerWeights& weights() const { return weights_; }
+  const at::Tensor& residual() const { return x_; }
+  at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const {
+    return ops::rms_norm(x, weight, layer_.norm_eps);
+  }
+
+  LayerTokens project_heads(at::Tensor input) const {
+    const at::Tensor qkv = ops::linear(input, weights_.qkv_proj, weights_.qkv_bias);
+    const std::int64_t q_rows = config_.n_heads * config_.head_dim, kv_rows = config_.n_kv_heads * config_.head_dim;
+    const auto heads = [&](std::int64_t from, std::int64_t rows, int n_heads) {  // [n, n_heads, head_dim]
+      return qkv.narrow(1, from, rows).view({qkv.size(0), n_heads, config_.head_dim}).contiguous();
+    };
+    return {.x = x_,
+            .input = std::move(input),
+            .q_unrotated = {},
+            .k_unrotated = {},
+            .q = heads(0, q_rows, config_.n_heads),
+            .k = heads(q_rows, kv_rows, config_.n_kv_heads),
+            .v = heads(q_rows + kv_rows, kv_rows, config_.n_kv_heads),
+            .scale = scale_,
+            .window = layer_.window};
+  }
+  void norm_heads(LayerTokens& tokens) const {
+    tokens.q = norm(tokens.q, weights_.q_norm);
+    tokens.k = norm(tokens.k, weights_.k_norm);
+  }
+  void rotate(LayerTokens& tokens) const {
+    if (keeps_unrotated_) {
+      tokens.q_unrotated = tokens.q.clone();
+      tokens.k_unrotated = tokens.k.clone();
+    }
+    clear_gate(tokens.q);
+    ops::rope_(tokens.q, positions_, weights_.inv_freq, weights_.attention_scaling);
+    ops::rope_(tokens.k, positions_, weights_.inv_freq, weights_.attention_scaling);
+    clear_gate(tokens.q);
+  }
+
+  at::Tensor project(const at::Tensor& x, const at::Tensor& matrix) const {
+    return ops::linear(x.view({x.size(0), -1}), matrix);
+  }
+  at::Tensor gated(const at::Tensor& n) const { return ops::swiglu(ops::linear(n, weights_.gate_up)); }
+  void add(const at::Tensor& branch) { x_.add_(branch); }
+
+ private:
+  /// DMS spends this channel of a group's first query head on its gate: attention must not see it.
+  void clear_gate(const at::Tensor& q) const {
+    if (gate_channel_ < 0) return;
+    q.view({q.size(0), config_.n_kv_heads, config_.group_size(), config_.head_dim})
+        .select(2, 0)
+        .select(2, gate_channel_)
+        .zero_();
+  }
+
+  const ModelConfig& config_;
+  const LayerConfig& layer_;
+  const LayerWeights& weights_;
+  int gate_channel_;
+  double scale_;
+  at::Tensor& x_;
+  const at::Tensor& positions_;
+  bool keeps_unrotated_;
+};
 
 }  // namespace
 
@@ -74,10 +95,11 @@ at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::
       at::arange(first_position, first_position + n, at::TensorOptions().device(weights.device).dtype(at::kInt));
   at::Tensor x = at::embedding(weights.embed, ids);
   for (int index = 0; index < config.n_layers; ++index) {
-    const at::Tensor attended = attention_block(config, weights, index, x, positions, attention);
+    const LayerConfig& layer = config.layers[static_cast<std::size_t>(index)];
+    PromptLayer operations(config, weights, index, x, positions, attention.reads_unrotated());
+    const at::Tensor attended = attention.attend(index, before_attention(layer, operations));
     if (!attended.defined()) return {};
-    x.add_(attended);
-    x.add_(mlp_block(weights.layers[index], config.layers[index].norm_eps, x));
+    after_attention(layer, operations, attended);
   }
   return ops::rms_norm(x, weights.final_norm, config.rms_norm_eps);
 }

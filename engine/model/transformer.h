@@ -1,6 +1,6 @@
 #pragma once
-// The forward pass of a Llama-shaped decoder, once, for every use: what differs (prefill under a policy, a
-// decode step, a dense teacher) is behind AttentionHook. Includes LibTorch.
+// The forward pass of many tokens at once, each layer as decoder_layer.h says: what differs from use to use (prefill
+// under a policy, a dense teacher) is in AttentionHook. Includes LibTorch.
 
 #include "engine/model/weights.h"
 

@@ -19,9 +19,11 @@ struct LayerWeights {
   at::Tensor q_norm;      // [head_dim], undefined for a layer without
   at::Tensor k_norm;      // [head_dim]
   at::Tensor o_proj;      // [hidden, n_heads * head_dim]
-  at::Tensor post_norm;   // [hidden]
+  at::Tensor post_norm;   // [hidden], before the MLP
   at::Tensor gate_up;     // [2 intermediate, hidden] gate and up stacked
   at::Tensor down;        // [hidden, intermediate]
+
+  at::Tensor attention_out_norm, mlp_out_norm;  // [hidden], undefined for a layer without norms around
 
   at::Tensor inv_freq;          // [head_dim / 2] float32
   float attention_scaling = 1;  // of cosine and sine; 1 but for YaRN

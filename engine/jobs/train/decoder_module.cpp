@@ -5,7 +5,9 @@
 #include <cmath>
 #include <optional>
 
+#include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/support/error.h"
+#include "engine/model/decoder_layer.h"
 
 namespace kvscope::engine {
 namespace {
@@ -58,18 +60,13 @@ DecoderModule::DecoderModule(const ModelConfig& config, int n_positions, at::Dev
     throw Error({.file = "model",
                  .found = "layers that attend to a window alone (sliding_attention)",
                  .expected = "a model whose layers are all global, to be trained here"});
+  check_layers(config, "model");
   const TensorNames& names = config.family->names;
   embedding_ = parameters_[weight_of(names.embedding)];
   output_ = config.tie_word_embeddings ? embedding_ : parameters_[weight_of(names.lm_head)];
   final_norm_ = parameters_[weight_of(names.final_norm)];
   for (int i = 0; i < config.n_layers; ++i) {
     const LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
-    if (layer.window > 0) {
-      throw Error({.code = ExitCode::usage,
-                   .where = "layer " + std::to_string(i),
-                   .found = "attention within a window of " + std::to_string(layer.window),
-                   .expected = "a model whose layers all see the whole text"});
-    }
     layers_.push_back(layer_of(i));
     const bool as_before = i > 0 && layer.rope_theta == config.layers[i - 1].rope_theta &&
                            layer.rope_scaling == config.layers[i - 1].rope_scaling;
@@ -86,9 +83,9 @@ std::array<std::pair<DecoderModule::Matrix*, const char*>, 7> DecoderModule::mat
            {&layer.k_proj, names.k},
            {&layer.v_proj, names.v},
            {&layer.o_proj, names.o},
-           {&layer.gate_proj, names.gate},
-           {&layer.up_proj, names.up},
-           {&layer.down_proj, names.down}}};
+           {&layer.gate, names.gate},
+           {&layer.up, names.up},
+           {&layer.down, names.down}}};
 }
 
 DecoderModule DecoderModule::adapted(const LoraAdapter& adapter) const {
@@ -152,37 +149,71 @@ at::Tensor DecoderModule::final_norm(const at::Tensor& x) const { return norm(x,
 
 at::Tensor DecoderModule::embed(const at::Tensor& ids) const { return at::embedding(embedding_, ids).to(at::kFloat); }
 
-DecoderModule::Projected DecoderModule::project_plain(int layer, const at::Tensor& x) const {
-  const Layer& w = layers_[static_cast<std::size_t>(layer)];
-  const at::Tensor input = norm(x, w.input_norm, config_.layers[static_cast<std::size_t>(layer)].norm_eps);
-  const auto heads = [&](const Matrix& matrix, int n) {
-    return product(matrix, input).view({x.size(0), x.size(1), n, config_.head_dim});
-  };
-  return {input, heads(w.q_proj, config_.n_heads), heads(w.k_proj, config_.n_kv_heads),
-          heads(w.v_proj, config_.n_kv_heads)};
-}
+/// What a pass with gradients computes of a layer (engine/model/decoder_layer.h).
+class DecoderModule::LayerOps {
+ public:
+  LayerOps(const DecoderModule& module, int index, at::Tensor x, bool keeps_unrotated = false)
+      : module_(module),
+        layer_(module.config_.layers[static_cast<std::size_t>(index)]),
+        weights_(module.layers_[static_cast<std::size_t>(index)]),
+        x_(std::move(x)),
+        keeps_unrotated_(keeps_unrotated) {}
+
+  const LayerConfig& layer() const { return layer_; }
+  const Layer& weights() const { return weights_; }
+  const at::Tensor& residual() const { return x_; }
+  at::Tensor norm(const at::Tensor& x, const at::Tensor& gain) const { return module_.norm(x, gain, layer_.norm_eps); }
+
+  Heads project_heads(const at::Tensor& input) const {
+    const auto heads = [&](const Matrix& matrix, int n) {
+      return project(input, matrix).view({input.size(0), input.size(1), n, module_.config_.head_dim});
+    };
+    const int n_kv_heads = module_.config_.n_kv_heads;
+    return {.input = input,
+            .k_unrotated = {},
+            .q = heads(weights_.q_proj, module_.config_.n_heads),
+            .k = heads(weights_.k_proj, n_kv_heads),
+            .v = heads(weights_.v_proj, n_kv_heads)};
+  }
+  void norm_heads(Heads& heads) const {
+    if (joins_norm()) return;
+    heads.q = norm(heads.q, weights_.q_norm);
+    heads.k = norm(heads.k, weights_.k_norm);
+  }
+  void rotate(Heads& heads) const {
+    if (joins_norm()) {
+      heads.q = norm_rope(heads.q, weights_.q_norm, weights_.rotary, layer_.norm_eps);
+      heads.k = norm_rope(heads.k, weights_.k_norm, weights_.rotary, layer_.norm_eps);
+      return;
+    }
+    if (keeps_unrotated_) heads.k_unrotated = heads.k;
+    heads.q = rope(heads.q, weights_.rotary);
+    heads.k = rope(heads.k, weights_.rotary);
+  }
+
+  at::Tensor project(const at::Tensor& x, const Matrix& matrix) const { return module_.product(matrix, x); }
+  at::Tensor gated(const at::Tensor& n) const { return at::silu(project(n, weights_.gate)) * project(n, weights_.up); }
+  void add(const at::Tensor& branch) { x_ = x_ + branch; }
+
+ private:
+  /// Whether norm and rotation of q and k are one operation, norm_rope().
+  bool joins_norm() const { return layer_.qk_norm && !keeps_unrotated_ && module_.config_.family->norm_offset == 0; }
+
+  const DecoderModule& module_;
+  const LayerConfig& layer_;
+  const Layer& weights_;
+  at::Tensor x_;
+  bool keeps_unrotated_;
+};
 
 DecoderModule::Heads DecoderModule::project(int layer, const at::Tensor& x) const {
-  const Layer& w = layers_[static_cast<std::size_t>(layer)];
-  if (!w.q_norm.defined() || config_.family->norm_offset != 0) return project_unrotated(layer, x);
-  const Projected p = project_plain(layer, x);
-  const double eps = config_.layers[static_cast<std::size_t>(layer)].norm_eps;
-  return {.input = p.input,
-          .k_unrotated = {},
-          .q = norm_rope(p.q, w.q_norm, w.rotary, eps),
-          .k = norm_rope(p.k, w.k_norm, w.rotary, eps),
-          .v = p.v};
+  LayerOps ops(*this, layer, x);
+  return before_attention(ops.layer(), ops);
 }
 
 DecoderModule::Heads DecoderModule::project_unrotated(int layer, const at::Tensor& x) const {
-  const Layer& w = layers_[static_cast<std::size_t>(layer)];
-  Projected p = project_plain(layer, x);
-  const double eps = config_.layers[static_cast<std::size_t>(layer)].norm_eps;
-  if (w.q_norm.defined()) {
-    p.q = norm(p.q, w.q_norm, eps);
-    p.k = norm(p.k, w.k_norm, eps);
-  }
-  return {.input = p.input, .k_unrotated = p.k, .q = rope(p.q, w.rotary), .k = rope(p.k, w.rotary), .v = p.v};
+  LayerOps ops(*this, layer, x, /*keeps_unrotated=*/true);
+  return before_attention(ops.layer(), ops);
 }
 
 at::Tensor DecoderModule::attend(int layer, const Heads& heads) const {
@@ -193,10 +224,9 @@ at::Tensor DecoderModule::attend(int layer, const Heads& heads) const {
 }
 
 at::Tensor DecoderModule::finish(int layer, const at::Tensor& x, const at::Tensor& attention) const {
-  const Layer& w = layers_[static_cast<std::size_t>(layer)];
-  const at::Tensor y = x + product(w.o_proj, attention);
-  const at::Tensor h = norm(y, w.post_norm, config_.layers[static_cast<std::size_t>(layer)].norm_eps);
-  return y + product(w.down_proj, at::silu(product(w.gate_proj, h)) * product(w.up_proj, h));
+  LayerOps ops(*this, layer, x);
+  after_attention(ops.layer(), ops, attention);
+  return ops.residual();
 }
 
 at::Tensor DecoderModule::hidden(const at::Tensor& ids) const {

@@ -1,7 +1,6 @@
 #pragma once
-// A model as something that gradients go through: the forward pass over whole sequences, its layers as their LayerConfig
-// says. It stands beside engine/model/transformer.cpp because gradients want ATen's operations and every product apart,
-// where that one fuses and writes in place.
+// A model as something that gradients go through: the forward pass of engine/model/decoder_layer.h over whole sequences.
+// Gradients want ATen's operations and every product apart, where a pass without them fuses and writes in place.
 
 #include <ATen/core/Tensor.h>
 
@@ -65,6 +64,7 @@ class DecoderModule {
   const FlatParameters& parameters() const { return parameters_; }
 
  private:
+  class LayerOps;
   struct Matrix {
     at::Tensor weight;         // [outputs, inputs]
     at::Tensor bias;           // undefined where there is none
@@ -72,18 +72,15 @@ class DecoderModule {
   };
   struct Layer {
     at::Tensor input_norm, post_norm;
-    Matrix q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj;
-    at::Tensor q_norm, k_norm;  // undefined where the layer has none
+    Matrix q_proj, k_proj, v_proj, o_proj, gate, up, down;
+    at::Tensor q_norm, k_norm;                    // undefined where the layer has none
+    at::Tensor attention_out_norm, mlp_out_norm;  // likewise
     RotaryTable rotary;
   };
   at::Tensor product(const Matrix& matrix, const at::Tensor& x) const;
-  struct Projected {
-    at::Tensor input, q, k, v;  // before norm and rotation
-  };
   /// Of one layer, with the names of their parts.
   static std::array<std::pair<Matrix*, const char*>, 7> matrices_of(Layer& layer, const TensorNames& names);
   Layer layer_of(int index) const;
-  Projected project_plain(int layer, const at::Tensor& x) const;
   /// Over the last dimension, of so many numbers; the family's offset added to the gain.
   at::Tensor norm(const at::Tensor& x, const at::Tensor& gain, double eps) const;
 
