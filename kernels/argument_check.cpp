@@ -1,5 +1,6 @@
 #include "kernels/argument_check.h"
 
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -23,6 +24,12 @@ void ArgumentCheck::heads(int n_heads, int n_kv_heads) const {
   range("n_kv_heads", n_kv_heads, 1, 4096);
   range("n_heads", n_heads, n_kv_heads, 65535);
   multiple("n_heads", n_heads, n_kv_heads, "a multiple of n_kv_heads");
+}
+
+void ArgumentCheck::soft_cap(float value) const {
+  if (value >= 0 && std::isfinite(value)) return;
+  throw std::invalid_argument(std::string(op_) + ": soft_cap is " + std::to_string(value) +
+                              "; expected 0 or a finite positive number");
 }
 
 void ArgumentCheck::geometry(const SlotCacheView& cache) const {

@@ -35,6 +35,7 @@ class ArgumentCheck {
   }
   void dtype(DType value) const { range("dtype", static_cast<int>(value), 0, static_cast<int>(DType::bf16)); }
   void heads(int n_heads, int n_kv_heads) const;
+  void soft_cap(float value) const;
 
   /// Of a cache: its geometry; what is needed to read keys; keys and values.
   void geometry(const SlotCacheView& cache) const;

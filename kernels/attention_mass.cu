@@ -5,6 +5,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/score_variant.cuh"
 #include "kernels/slot_cache.h"
 
 // A warp takes 16 slots of a KV head: eight lanes share a key, which stays in registers while the queries of the group
@@ -33,9 +34,9 @@ __device__ inline int position_in(const SlotCacheView& cache, int kv_head, int n
 
 /// mass[k]: sum of p over the group's query heads, for slot k of this lane (all eight lanes of the key know it); 0
 /// where position[k] is -1. All lanes of the warp must call it.
-template <typename T, int kHeadDim>
-__device__ void group_mass(const AttentionMassArgs& args, int kv_head, int first_slot, const int (&position)[kKeys],
-                           float (&mass)[kKeys]) {
+template <typename T, int kHeadDim, class Scores>
+__device__ void group_mass(const AttentionMassArgs& args, const Scores& scores, int kv_head, int first_slot,
+                           const int (&position)[kKeys], float (&mass)[kKeys]) {
   constexpr int kChunk = Chunk<T>::kSize;
   constexpr int kChunks = kHeadDim / kChunk;  // 16-byte chunks of a row
   constexpr int kPerLane = (kChunks + kLanesPerKey - 1) / kLanesPerKey;
@@ -79,14 +80,14 @@ __device__ void group_mass(const AttentionMassArgs& args, int kv_head, int first
       for (int offset = kLanesPerKey / 2; offset > 0; offset /= 2) {
         dot[k] += __shfl_xor_sync(kFullWarp, dot[k], offset);
       }
-      if (position[k] >= 0) mass[k] += expf(args.scale * dot[k] - lse);
+      if (position[k] >= 0) mass[k] += expf(scores.score(dot[k]) - lse);
     }
   }
 }
 
 // Rule sum. A block of four warps takes 64 slots of a KV head (blockIdx.y) at a time.
-template <typename T, int kHeadDim>
-__global__ void __launch_bounds__(kSumThreads) sum_kernel(AttentionMassArgs args) {
+template <typename T, int kHeadDim, class Scores>
+__global__ void __launch_bounds__(kSumThreads) sum_kernel(AttentionMassArgs args, Scores scores) {
   constexpr int kWarps = kSumThreads / 32;
   let_next_start();
   wait_for_previous();
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_kernel(AttentionMassArgs args
     float mass[kKeys];
 #pragma unroll
     for (int k = 0; k < kKeys; ++k) position[k] = position_in(cache, kv_head, n_slots, slot_of(first, k));
-    group_mass<T, kHeadDim>(args, kv_head, first, position, mass);
+    group_mass<T, kHeadDim>(args, scores, kv_head, first, position, mass);
 #pragma unroll
     for (int k = 0; k < kKeys; ++k) {
       if (threadIdx.x % kLanesPerKey != 0 || position[k] < 0) continue;
@@ -114,8 +115,8 @@ __global__ void __launch_bounds__(kSumThreads) sum_kernel(AttentionMassArgs args
 }
 
 // Rule last. A block takes 16 slots of all KV heads at a time: warp w heads w, w + 8, ...
-template <typename T, int kHeadDim>
-__global__ void __launch_bounds__(kLastThreads) last_kernel(AttentionMassArgs args) {
+template <typename T, int kHeadDim, class Scores>
+__global__ void __launch_bounds__(kLastThreads) last_kernel(AttentionMassArgs args, Scores scores) {
   constexpr int kWarps = kLastThreads / 32;
   __shared__ float of_warp[kWarps][kSlots];
   let_next_start();
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(kLastThreads) last_kernel(AttentionMassArgs ar
       for (int k = 0; k < kKeys; ++k) {
         position[k] = position_in(cache, kv_head, cache.n_slots[kv_head], slot_of(first, k));
       }
-      group_mass<T, kHeadDim>(args, kv_head, first, position, mass);
+      group_mass<T, kHeadDim>(args, scores, kv_head, first, position, mass);
 #pragma unroll
       for (int k = 0; k < kKeys; ++k) sum[k] += mass[k];
     }
@@ -161,12 +162,15 @@ void cuda::attention_mass(const AttentionMassArgs& args, Stream stream) {
   const auto blocks = [&](int slots) { return std::min((capacity + slots - 1) / slots, kMaxBlocks); };
   dispatch_dtype(args.cache.dtype, [&]<typename T>() {
     dispatch_head_dim("attention_mass", args.cache.head_dim, [&]<int kHeadDim>() {
-      if (args.rule == MassRule::sum) {
-        launch_dependent(sum_kernel<T, kHeadDim>, dim3(blocks(kSumThreads / 32 * kSlots), args.cache.n_kv_heads),
-                         kSumThreads, 0, stream, args);
-      } else {
-        launch_dependent(last_kernel<T, kHeadDim>, dim3(blocks(kSlots)), kLastThreads, 0, stream, args);
-      }
+      dispatch_soft_cap(args.scale, args.soft_cap, 1, [&]<class Scores>(const Scores& scores) {
+        if (args.rule == MassRule::sum) {
+          const dim3 grid(blocks(kSumThreads / 32 * kSlots), args.cache.n_kv_heads);
+          launch_dependent(sum_kernel<T, kHeadDim, Scores>, grid, kSumThreads, 0, stream, args, scores);
+        } else {
+          launch_dependent(last_kernel<T, kHeadDim, Scores>, dim3(blocks(kSlots)), kLastThreads, 0, stream, args,
+                           scores);
+        }
+      });
     });
   });
 }

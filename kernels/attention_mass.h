@@ -18,6 +18,8 @@ enum class MassRule : std::int32_t {
 ///            assigned instead where slot_position[kv][s] is *position: the slot's last token had another sum
 ///     last:  priority[kv][s]   = mean of p[h][s] over all heads h
 ///
+/// With a soft_cap p is exp(s - lse) of the scores s of score_variant.h; a sink is in lse alone.
+///
 /// priority is cache.slot_priority; free slots keep theirs. Accumulates in float32, one owner and one order for every
 /// slot. Rule `last` asks that all KV heads hold the same tokens in the same slots; where they do not, its means mean
 /// nothing, but no free slot is read.
@@ -29,6 +31,7 @@ struct AttentionMassArgs {
   int n_heads;
   float scale;  // head_dim^-1/2
   MassRule rule;
+  float soft_cap = 0;
 };
 
 /// Reads n_slots and the position on the device: no host synchronisation, no allocation, launch shape fixed by

@@ -15,6 +15,7 @@ void decode_attention(const DecodeAttentionArgs& args, Place place) {
   const ArgumentCheck check("decode_attention");
   check.pools(args.cache);
   check.heads(args.n_heads, args.cache.n_kv_heads);
+  check.soft_cap(args.variant.soft_cap);
   check.pointers({{"cache.n_slots", args.cache.n_slots}, {"q", args.q}, {"o", args.o}});
   KVSCOPE_RUN(decode_attention, args, place);
 }

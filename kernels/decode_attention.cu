@@ -6,6 +6,7 @@
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/score_variant.cuh"
 #include "kernels/cuda/softmax_state.cuh"
 #include "kernels/decode_attention.h"
 #include "kernels/slot_cache.h"
@@ -26,11 +27,10 @@ constexpr int kMaxGroup = 8;     // query heads per block; a larger group takes 
 
 struct SplitParams {
   DecodeAttentionArgs args;
-  int group_size;    // n_heads / n_kv_heads
-  int n_parts;       // blocks (in y) that share a group
-  int n_splits;      // gridDim.x
-  float log2_scale;  // scale * log2(e): weights are powers of two inside, which exp2f gives directly
-  float* partial;    // in scratch, behind the counters of the other kernel
+  int group_size;  // n_heads / n_kv_heads
+  int n_parts;     // blocks (in y) that share a group
+  int n_splits;    // gridDim.x
+  float* partial;  // in scratch, after the counters of the other kernel
 };
 
 /// Layout of p.partial: [n_heads, n_splits, head_dim + 2]: o (weighted sum), m (base 2), l.
@@ -53,9 +53,11 @@ struct SplitShared {
   float gathered[kRowsAtOnce][kHeadDim];
 };
 
-/// Logits of a tile: 8 lanes a key, each holding every eighth chunk of it.
-template <typename T, int kHeadDim>
-__device__ __forceinline__ void tile_logits(const SplitParams& p, int n_group, SplitShared<T, kHeadDim>& shared) {
+/// Logits of a tile, in base 2: weights are powers of two, which exp2f gives directly. 8 lanes a key, each holding every
+/// eighth chunk of it.
+template <typename T, int kHeadDim, class Scores>
+__device__ __forceinline__ void tile_logits(const SplitParams& p, const Scores& scores, int n_group,
+                                            SplitShared<T, kHeadDim>& shared) {
   constexpr int kChunk = Chunk<T>::kSize, kChunks = kHeadDim / kChunk;
   const int thread = threadIdx.x;
   for (int s = thread / kLanesPerKey; s < kTile; s += kThreads / kLanesPerKey) {
@@ -73,7 +75,7 @@ __device__ __forceinline__ void tile_logits(const SplitParams& p, int n_group, S
     for (int g = 0; g < kMaxGroup; ++g) {
       if (g >= n_group) break;
       for (int lane = kLanesPerKey / 2; lane > 0; lane /= 2) sum[g] += __shfl_xor_sync(kFullWarp, sum[g], lane);
-      if (thread % kLanesPerKey == 0) shared.weight[g][s] = shared.offset[s] >= 0 ? sum[g] * p.log2_scale : -INFINITY;
+      if (thread % kLanesPerKey == 0) shared.weight[g][s] = shared.offset[s] >= 0 ? scores.score(sum[g]) : -INFINITY;
     }
   }
 }
@@ -127,7 +129,7 @@ __device__ __forceinline__ void add_values(const SplitParams& p, int n_group, co
 }
 
 /// The rows that different threads summed meet in shared memory, one query head after the other.
-template <typename T, int kHeadDim>
+template <typename T, int kHeadDim, class Scores>
 __device__ __forceinline__ void write_sums(const SplitParams& p, int first_head, int n_group,
                                            const float (&o)[kMaxGroup][Chunk<T>::kSize],
                                            SplitShared<T, kHeadDim>& shared) {
@@ -146,7 +148,7 @@ __device__ __forceinline__ void write_sums(const SplitParams& p, int first_head,
       float sum = 0;
       for (int row = 0; row < SplitShared<T, kHeadDim>::kRowsAtOnce; ++row) sum += shared.gathered[row][d];
       if (p.n_splits == 1) {
-        write_result<T>(p.args, first_head + g, d, kHeadDim, sum, shared.state[g]);
+        write_result<T, Scores>(p.args, first_head + g, d, kHeadDim, sum, shared.state[g]);
       } else {
         float* out = partial_result(p, first_head + g, blockIdx.x, kHeadDim);
         out[d] = sum;
@@ -160,8 +162,8 @@ __device__ __forceinline__ void write_sums(const SplitParams& p, int first_head,
 }
 
 // One block per (split, KV head and part of its group).
-template <typename T, int kHeadDim>
-__global__ void __launch_bounds__(kThreads) decode_split_kernel(SplitParams p) {
+template <typename T, int kHeadDim, class Scores>
+__global__ void __launch_bounds__(kThreads) decode_split_kernel(SplitParams p, Scores scores) {
   __shared__ SplitShared<T, kHeadDim> shared;
   const SlotCacheView& cache = p.args.cache;
   const int thread = threadIdx.x;
@@ -191,17 +193,17 @@ __global__ void __launch_bounds__(kThreads) decode_split_kernel(SplitParams p) {
       shared.offset[thread] = taken ? slot_offset(cache, kv_head, slot) : -1;
     }
     __syncthreads();
-    tile_logits(p, n_group, shared);
+    tile_logits(p, scores, n_group, shared);
     __syncthreads();
     tile_softmax(n_group, shared);
     __syncthreads();
     add_values(p, n_group, shared, o);
   }
-  write_sums(p, first_head, n_group, o, shared);
+  write_sums<T, kHeadDim, Scores>(p, first_head, n_group, o, shared);
 }
 
 // One block per query head, one thread per feature.
-template <typename T, int kHeadDim>
+template <typename T, int kHeadDim, class Scores>
 __global__ void merge_splits_kernel(SplitParams p) {
   const int head = blockIdx.x;
   const int feature = threadIdx.x;
@@ -217,7 +219,7 @@ __global__ void merge_splits_kernel(SplitParams p) {
   for (int split = 0; split < n_used; ++split) {
     o += state.add(state_of(split)) * partial_result(p, head, split, kHeadDim)[feature];
   }
-  write_result<T>(p.args, head, feature, kHeadDim, o, state);
+  write_result<T, Scores>(p.args, head, feature, kHeadDim, o, state);
 }
 
 void launch_mma(const DecodeAttentionArgs& args, Stream stream) {
@@ -231,10 +233,11 @@ void launch_mma(const DecodeAttentionArgs& args, Stream stream) {
   p.counter = reinterpret_cast<unsigned*>(args.scratch);
   p.partial = args.scratch + decode_counter_floats(args.n_heads);
   p.softmax = p.partial + static_cast<std::int64_t>(args.n_heads) * p.n_splits * args.cache.head_dim;
-  p.log2_scale = args.scale * kLog2E;
   dispatch_head_dim("decode_attention", args.cache.head_dim, [&]<int kHeadDim>() {
-    launch_dependent(mma_split::decode_split_mma_kernel<kHeadDim>, dim3(p.n_splits, n_rows), mma_split::kThreads,
-                     sizeof(mma_split::Shared<kHeadDim>), stream, p);
+    dispatch_scores(args.scale, args.variant, [&]<class Scores>(const Scores& scores) {
+      launch_dependent(mma_split::decode_split_mma_kernel<kHeadDim, Scores>, dim3(p.n_splits, n_rows),
+                       mma_split::kThreads, sizeof(mma_split::Shared<kHeadDim>), stream, p, scores);
+    });
   });
 }
 
@@ -243,16 +246,17 @@ void launch_plain(const DecodeAttentionArgs& args, Stream stream) {
   p.group_size = args.n_heads / args.cache.n_kv_heads;
   p.n_parts = (p.group_size + kMaxGroup - 1) / kMaxGroup;
   p.n_splits = args.scratch ? decode_splits(args.cache.max_pages * args.cache.page_size) : 1;
-  p.log2_scale = args.scale * kLog2E;
   p.partial = args.scratch + decode_counter_floats(args.n_heads);
   const dim3 grid(p.n_splits, args.cache.n_kv_heads * p.n_parts);
   dispatch_dtype(args.cache.dtype, [&]<typename T>() {
     dispatch_head_dim("decode_attention", args.cache.head_dim, [&]<int kHeadDim>() {
-      decode_split_kernel<T, kHeadDim><<<grid, kThreads, 0, stream>>>(p);
-      check_launch();
-      if (p.n_splits == 1) return;
-      merge_splits_kernel<T, kHeadDim><<<args.n_heads, kHeadDim, 0, stream>>>(p);
-      check_launch();
+      dispatch_scores(args.scale, args.variant, [&]<class Scores>(const Scores& scores) {
+        decode_split_kernel<T, kHeadDim><<<grid, kThreads, 0, stream>>>(p, scores);
+        check_launch();
+        if (p.n_splits == 1) return;
+        merge_splits_kernel<T, kHeadDim, Scores><<<args.n_heads, kHeadDim, 0, stream>>>(p);
+        check_launch();
+      });
     });
   });
 }

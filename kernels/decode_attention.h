@@ -1,5 +1,6 @@
 #pragma once
 #include "kernels/operation.h"
+#include "kernels/score_variant.h"
 #include "kernels/slot_cache.h"
 
 namespace kvscope::kernels {
@@ -8,8 +9,9 @@ namespace kvscope::kernels {
 ///
 ///     o_h = sum_s softmax_s(scale * q_h . k_s) v_s     over slots s < n_slots with slot_position[s] >= 0
 ///
-/// Query head h reads KV head h / group_size, group_size = n_heads / n_kv_heads. Accumulates in float32. A head without
-/// any slot gives o = 0 and lse = -inf. `lse` is the natural log of the softmax denominator.
+/// or with the scores and the sink logits of `variant` (score_variant.h). Query head h reads KV head h / group_size,
+/// group_size = n_heads / n_kv_heads. Accumulates in float32. A head without any slot gives o = 0 and lse = -inf. `lse`
+/// is the natural log of the softmax denominator.
 struct DecodeAttentionArgs {
   SlotCacheView cache;
   const void* q;  // [n_heads, head_dim] post-RoPE, cache.dtype; on CUDA 16-byte aligned as the pools are
@@ -18,6 +20,7 @@ struct DecodeAttentionArgs {
   int n_heads;
   float scale;               // head_dim^-1/2
   float* scratch = nullptr;  // CUDA only: decode_attention_scratch_floats(...) floats, see there
+  ScoreVariant variant = {};
 };
 
 /// How many floats of device memory the CUDA version wants as `scratch`: it depends on the capacity of the cache, not

@@ -10,6 +10,7 @@ void future_attention(const FutureAttentionArgs& args, Place place) {
   const ArgumentCheck check("future_attention");
   check.dtype(args.dtype);
   check.heads(args.n_heads, args.n_kv_heads);
+  check.soft_cap(args.soft_cap);
   check.range("head_dim", args.head_dim, 1, 256);
   check.range("q_start", args.q_start, 0, kMaxTokens);
   check.range("q_len", args.q_len, 0, kMaxTokens);

@@ -1,6 +1,7 @@
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/score_variant.cuh"
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/future_attention.h"
 
@@ -11,12 +12,9 @@
 namespace kvscope::kernels {
 namespace {
 
-constexpr float kLog2E = 1.44269504089f;
-
 struct Params {
   FutureAttentionArgs args;
   int group_size;
-  float log2_scale;  // scale * log2(e)
 };
 
 /// Which keys a block works on, and the rows of q that count for any of them.
@@ -38,13 +36,14 @@ struct Block {
     end_row = static_cast<int>(args.look_ahead > 0 ? max(0LL, min(q_len, look_end)) : q_len);
   }
 
-  /// exp(scale * logit - lse) if query row `row` counts for key `t`, else 0. lse2 is lse * log2(e).
-  __device__ float term(const Params& p, int row, int t, float logit, float lse2) const {
+  /// exp(score - lse) if query row `row` counts for key `t`, else 0. lse2 is lse * log2(e).
+  template <class Scores>
+  __device__ float term(const Params& p, const Scores& scores, int row, int t, float dot, float lse2) const {
     const FutureAttentionArgs& args = p.args;
     const long long distance = args.q_start + row - t - args.window;
     const bool counts =
         row < end_row && t < args.kv_len && distance >= 0 && (args.look_ahead == 0 || distance <= args.look_ahead);
-    return counts ? exp2f(logit * p.log2_scale - lse2) : 0.0f;
+    return counts ? exp2f(scores.score(dot) - lse2) : 0.0f;
   }
 };
 
@@ -84,8 +83,8 @@ __device__ void add_mass(const Params& p, const Block& block, int key, const Ter
 template <int kHeadDim>
 constexpr int kSharedBytesF32 = sizeof(float) * (2 * kTileElements<float, kHeadDim> + kTileRows);
 
-template <int kHeadDim>
-__global__ void __launch_bounds__(kThreadsF32) future_attention_f32_kernel(Params p) {
+template <int kHeadDim, class Scores>
+__global__ void __launch_bounds__(kThreadsF32) future_attention_f32_kernel(Params p, Scores scores) {
   constexpr int kStride = kTileStride<float, kHeadDim>;
   extern __shared__ __align__(16) char shared[];
   float* k = reinterpret_cast<float*>(shared);  // [kTileRows, kStride]
@@ -112,7 +111,7 @@ __global__ void __launch_bounds__(kThreadsF32) future_attention_f32_kernel(Param
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int column = tx + 16 * j;
-        terms[i].add(block.term(p, row + column, block.first_key + ty + 16 * i, s[i][j], lse[column]));
+        terms[i].add(block.term(p, scores, row + column, block.first_key + ty + 16 * i, s[i][j], lse[column]));
       }
     }
   }
@@ -127,8 +126,8 @@ template <int kHeadDim>
 constexpr int kSharedBytesBf16 = sizeof(__nv_bfloat16) * 2 * kTileElements<__nv_bfloat16, kHeadDim> +
                                  sizeof(float) * kTileRows;
 
-template <int kHeadDim>
-__global__ void __launch_bounds__(kThreadsBf16) future_attention_bf16_kernel(Params p) {
+template <int kHeadDim, class Scores>
+__global__ void __launch_bounds__(kThreadsBf16) future_attention_bf16_kernel(Params p, Scores scores) {
   using T = __nv_bfloat16;
   constexpr int kStride = kTileStride<T, kHeadDim>;
   extern __shared__ __align__(16) char shared[];
@@ -160,7 +159,7 @@ __global__ void __launch_bounds__(kThreadsBf16) future_attention_bf16_kernel(Par
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int column = 8 * n + pair + i % 2;
-        terms[i / 2].add(block.term(p, row + column, my_key + i / 2 * 8, s[n][i], lse[column]));
+        terms[i / 2].add(block.term(p, scores, row + column, my_key + i / 2 * 8, s[n][i], lse[column]));
       }
     }
   }
@@ -177,14 +176,18 @@ __global__ void __launch_bounds__(kThreadsBf16) future_attention_bf16_kernel(Par
 void cuda::future_attention(const FutureAttentionArgs& args, Stream stream) {
   require_alignment("future_attention", "q", args.q);
   require_alignment("future_attention", "k", args.k);
-  const Params p = {args, args.n_heads / args.n_kv_heads, args.scale * kLog2E};
+  const Params p = {args, args.n_heads / args.n_kv_heads};
   const dim3 grid(static_cast<unsigned>((args.kv_len + kTileRows - 1) / kTileRows), args.n_heads);
   dispatch_head_dim("future_attention", args.head_dim, [&]<int kHeadDim>() {
-    if (args.dtype == DType::f32) {
-      launch_shared(future_attention_f32_kernel<kHeadDim>, grid, kThreadsF32, kSharedBytesF32<kHeadDim>, stream, p);
-    } else {
-      launch_shared(future_attention_bf16_kernel<kHeadDim>, grid, kThreadsBf16, kSharedBytesBf16<kHeadDim>, stream, p);
-    }
+    dispatch_soft_cap(args.scale, args.soft_cap, kLog2E, [&]<class Scores>(const Scores& scores) {
+      if (args.dtype == DType::f32) {
+        launch_shared(future_attention_f32_kernel<kHeadDim, Scores>, grid, kThreadsF32, kSharedBytesF32<kHeadDim>,
+                      stream, p, scores);
+      } else {
+        launch_shared(future_attention_bf16_kernel<kHeadDim, Scores>, grid, kThreadsBf16, kSharedBytesBf16<kHeadDim>,
+                      stream, p, scores);
+      }
+    });
   });
 }
 

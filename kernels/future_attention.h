@@ -10,7 +10,8 @@ namespace kvscope::kernels {
 /// and if wanted the squares of the same terms to square[h][t], and takes the greatest of them into most[h][t],
 ///
 /// over queries q in [q_start, q_start + q_len) with q >= t + window and, if look_ahead > 0, q <= t + window +
-/// look_ahead. Every term is a probability, so the sum is kept in linear float32: after S queries it is at most S.
+/// look_ahead. With a soft_cap the terms are exp(s - lse) of the scores s of score_variant.h; a sink is in lse alone.
+/// Every term is a probability, so the sum is kept in linear float32: after S queries it is at most S.
 /// Calling it chunk by chunk adds up to one pass; nothing of size queries x keys is stored.
 struct FutureAttentionArgs {
   const void* q;     // [q_len, n_heads, head_dim] post-RoPE
@@ -30,6 +31,7 @@ struct FutureAttentionArgs {
   std::int64_t look_ahead;  // 0: to the end
   float scale;
   DType dtype;
+  float soft_cap = 0;
 };
 
 KVSCOPE_OPERATION(future_attention, FutureAttentionArgs);

@@ -8,6 +8,7 @@ void lifetime_attention(const LifetimeAttentionArgs& args, Place place) {
   const ArgumentCheck check("lifetime_attention");
   check.dtype(args.dtype);
   check.heads(args.n_heads, args.n_kv_heads);
+  check.soft_cap(args.variant.soft_cap);
   check.range("head_dim", args.head_dim, 1, 256);
   check.range("q_start", args.q_start, 0, kMaxTokens);
   check.range("q_len", args.q_len, 0, kMaxTokens);

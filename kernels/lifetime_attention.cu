@@ -39,8 +39,9 @@ __device__ void gather_tile(float* shared, const float* data, long long token_st
 
 /// This thread's logits of a tile, rows ty + 16 i and keys tx + 16 j, become weights in shared memory; returns the
 /// factors for what was summed before.
-__device__ __forceinline__ void tile_softmax(const KeyRing& ring, const KeyTile& tile, float log2_scale, int first_q,
-                                             float (&s)[4][4], SoftmaxState (&state)[4], float* weight,
+template <class Scores>
+__device__ __forceinline__ void tile_softmax(const KeyRing& ring, const KeyTile& tile, const Scores& scores,
+                                             int first_q, float (&s)[4][4], SoftmaxState (&state)[4], float* weight,
                                              float (&correction)[4]) {
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
 #pragma unroll
@@ -52,7 +53,7 @@ __device__ __forceinline__ void tile_softmax(const KeyRing& ring, const KeyTile&
       const int key = tx + 16 * j;
       const int entry = tile.entry(key);
       const bool visible = key < tile.n && ring.position[entry] <= position && position < ring.evict_at[entry];
-      s[i][j] = visible ? s[i][j] * log2_scale : -INFINITY;
+      s[i][j] = visible ? scores.score(s[i][j]) : -INFINITY;
       row_max = fmaxf(row_max, s[i][j]);
     }
     for (int lane = 8; lane > 0; lane /= 2) row_max = fmaxf(row_max, __shfl_xor_sync(0xffffffffu, row_max, lane));
@@ -84,8 +85,8 @@ __device__ __forceinline__ void add_values(const float* weight, const float* val
   }
 }
 
-template <int kHeadDim>
-__global__ void __launch_bounds__(kThreadsF32) lifetime_attention_f32_kernel(AttentionParams p) {
+template <int kHeadDim, class Scores>
+__global__ void __launch_bounds__(kThreadsF32) lifetime_attention_f32_kernel(AttentionParams p, Scores scores) {
   constexpr int kStride = kTileStride<float, kHeadDim>;
   constexpr int kFeatures = kHeadDim / 16;  // of a row, a thread: tx, tx + 16, ...
   extern __shared__ __align__(16) char memory[];
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(kThreadsF32) lifetime_attention_f32_kernel(Att
     float s[4][4];
     tile_product<kHeadDim>(shared->q, shared->kv, s);
     float correction[4];
-    tile_softmax(shared->ring, tile, p.log2_scale, first_q, s, state, weight, correction);
+    tile_softmax(shared->ring, tile, scores, first_q, s, state, weight, correction);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
 #pragma unroll
@@ -133,7 +134,8 @@ __global__ void __launch_bounds__(kThreadsF32) lifetime_attention_f32_kernel(Att
     for (int lane = 8; lane > 0; lane /= 2) state[i].l += __shfl_xor_sync(0xffffffffu, state[i].l, lane);
     const int row = first_row + ty + 16 * i;
     if (row >= end_row) continue;
-    const float inverse = state[i].inverse();
+    const float factor = join_sink<Scores>(args.variant.sink, head, state[i]);
+    const float inverse = state[i].inverse() * factor;
     float* out = static_cast<float*>(args.o) + (static_cast<long long>(row) * args.n_heads + head) * kHeadDim;
 #pragma unroll
     for (int f = 0; f < kFeatures; ++f) out[tx + 16 * f] = o[i][f] * inverse;
@@ -155,17 +157,20 @@ void cuda::lifetime_attention(const LifetimeAttentionArgs& args, Stream stream) 
     if (stride % per_16_bytes != 0) refuse("lifetime_attention", "stride of keys", stride, "a multiple of 16 bytes");
   }
   const int group_size = args.n_heads / args.n_kv_heads;
-  const AttentionParams p = {args, token_stride(args), head_stride(args), group_size, args.scale * kLog2E};
+  const AttentionParams p = {args, token_stride(args), head_stride(args), group_size};
   dispatch_head_dim("lifetime_attention", args.head_dim, [&]<int kHeadDim>() {
-    if (args.dtype == DType::f32) {
-      const dim3 grid(blocks_for(args.q_len, kTileRows), args.n_heads);
-      launch_shared(lifetime_attention_f32_kernel<kHeadDim>, grid, kThreadsF32, sizeof(SharedF32<kHeadDim>), stream, p);
-    } else {
-      const int pack = group_size <= kPackedRows ? group_size : 1;
-      const dim3 grid(blocks_for(args.q_len, kPackedRows / pack), args.n_heads / pack);
-      launch_shared(lifetime_attention_bf16_kernel<kHeadDim>, grid, kThreadsBf16, sizeof(PackedShared<kHeadDim>),
-                    stream, p, pack);
-    }
+    dispatch_scores(args.scale, args.variant, [&]<class Scores>(const Scores& scores) {
+      if (args.dtype == DType::f32) {
+        const dim3 grid(blocks_for(args.q_len, kTileRows), args.n_heads);
+        launch_shared(lifetime_attention_f32_kernel<kHeadDim, Scores>, grid, kThreadsF32, sizeof(SharedF32<kHeadDim>),
+                      stream, p, scores);
+      } else {
+        const int pack = group_size <= kPackedRows ? group_size : 1;
+        const dim3 grid(blocks_for(args.q_len, kPackedRows / pack), args.n_heads / pack);
+        launch_shared(lifetime_attention_bf16_kernel<kHeadDim, Scores>, grid, kThreadsBf16,
+                      sizeof(PackedShared<kHeadDim>), stream, p, pack, scores);
+      }
+    });
   });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include "kernels/operation.h"
+#include "kernels/score_variant.h"
 
 namespace kvscope::kernels {
 
@@ -8,11 +9,12 @@ namespace kvscope::kernels {
 ///     visible(q, t)  <=>  t <= q < evict_at[kv_head][t]
 ///     o_q = sum_t softmax_t(scale * q . k_t) v_t    over visible t
 ///
-/// Queries are positions q_start ... q_start + q_len - 1. Key i is position i (then kv_len >= q_start + q_len), or
-/// k_position[kv_head][i]: keys in any order, every head its own, as a cache has them that evicts. A null evict_at is
-/// plain causal attention. Query head h reads KV head h / (n_heads / n_kv_heads). float32 inside. A query that sees
-/// nothing gives o = 0 and lse = -inf (its own token is always visible in every real policy). Rows of keys and values
-/// that no query sees are not read, and cost next to nothing: the work is that of the visible ones.
+/// or with the scores and the sink logits of `variant` (score_variant.h). Queries are positions q_start ... q_start +
+/// q_len - 1. Key i is position i (then kv_len >= q_start + q_len), or k_position[kv_head][i]: keys in any order, every
+/// head its own, as a cache has them that evicts. A null evict_at is plain causal attention. Query head h reads KV head
+/// h / (n_heads / n_kv_heads). float32 inside. A query that sees nothing gives o = 0 and lse = -inf (its own token is
+/// always visible in every real policy). Rows of keys and values that no query sees are not read, and cost next to
+/// nothing: the work is that of the visible ones.
 struct LifetimeAttentionArgs {
   const void* q;                 // [q_len, n_heads, head_dim] post-RoPE
   const void* k;                 // [kv_len, n_kv_heads, head_dim] post-RoPE
@@ -31,6 +33,7 @@ struct LifetimeAttentionArgs {
   const std::int32_t* k_position = nullptr;  // [n_kv_heads, kv_len], or null: key i is position i
   std::int64_t kv_token_stride = 0;  // elements from a key (a value) to the next of its head; 0: n_kv_heads * head_dim
   std::int64_t kv_head_stride = 0;   // elements from a head to the next; 0: head_dim
+  ScoreVariant variant = {};
 };
 
 /// Strides with the defaults filled in.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/online_softmax.h"
 #include "kernels/cpu/slot_runs.h"
 #include "kernels/parallel_for.h"
 
@@ -30,7 +31,7 @@ int group_mass(const AttentionMassArgs& args, int kv_head, std::int32_t begin, s
   for (int i = 0; i < n_runs; n_keys += runs[i++].n) multiply_keys(cache, runs[i], q, group_size, p + n_keys);
   std::fill_n(mass, n_keys, 0.0f);
   for (int g = 0; g < group_size; ++g, p += kSlotTile) {
-    scale(p, args.scale, n_keys);
+    make_scores(p, args.scale, args.soft_cap, n_keys);
     exp_and_sum(p, args.lse[kv_head * group_size + g], n_keys);
     add_scaled(mass, 1, p, n_keys);
   }

@@ -25,7 +25,9 @@ void attend_group(const DecodeAttentionArgs& args, int kv_head) {
   const void* q = queries_for_keys(args.q, first, n, cache.dtype, buffers.q);
   buffers.o.assign(n, 0.0f);
   buffers.logits.resize(group_size * kSlotTile);
-  buffers.softmax.assign(group_size, {});
+  buffers.softmax.resize(group_size);
+  for (int g = 0; g < group_size; ++g)
+    buffers.softmax[g] = OnlineSoftmax::of_sink(args.variant, kv_head * group_size + g);
   float* o = buffers.o.data();
   float* logits = buffers.logits.data();
 
@@ -36,7 +38,7 @@ void attend_group(const DecodeAttentionArgs& args, int kv_head) {
     int n_keys = 0;
     for (int i = 0; i < n_runs; n_keys += runs[i++].n) multiply_keys(cache, runs[i], q, group_size, logits + n_keys);
     for (int g = 0; g < group_size; ++g) {
-      scale(logits + g * kSlotTile, args.scale, n_keys);
+      make_scores(logits + g * kSlotTile, args.scale, args.variant.soft_cap, n_keys);
       const float correction = buffers.softmax[g].absorb(logits + g * kSlotTile, n_keys);
       scale(o + g * cache.head_dim, correction, cache.head_dim);
     }

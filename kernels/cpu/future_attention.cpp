@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/online_softmax.h"
 #include "kernels/parallel_for.h"
 
 namespace kvscope::kernels::cpu {
@@ -47,7 +47,7 @@ void add_mass(const FutureAttentionArgs& args, int head, std::int64_t begin) {
       const int from = static_cast<int>(std::clamp<std::int64_t>(oldest - begin, 0, n_keys));
       const int to = static_cast<int>(std::clamp<std::int64_t>(newest + 1 - begin, from, n_keys));
       float* probability = logits.data() + i * kKeyTile;
-      scale(probability + from, args.scale, to - from);
+      make_scores(probability + from, args.scale, args.soft_cap, to - from);
       exp_and_sum(probability + from, args.lse[head * args.q_len + r + i], to - from);
       for (int j = from; j < to; ++j) mass[j] += probability[j];
       if (args.square == nullptr) continue;

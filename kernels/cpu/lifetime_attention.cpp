@@ -30,6 +30,7 @@ class QueryTile {
         k_columns_(rows_.size()),
         logits_(kQueryTile * kKeyTile),
         o_(q_.size(), 0.0f) {
+    std::fill_n(softmax_, n_, OnlineSoftmax::of_sink(args.variant, head));
     for (int i = 0; i < n_; ++i) {
       copy_floats(args.q, ((first_row + i) * args.n_heads + head) * args.head_dim, args.head_dim, args.dtype,
                   q_.data() + i * args.head_dim);
@@ -80,7 +81,7 @@ class QueryTile {
   }
 
   void mask(float* logits, std::int64_t q, const std::int64_t* keys, int n_keys) const {
-    scale(logits, args_.scale, n_keys);
+    make_scores(logits, args_.scale, args_.variant.soft_cap, n_keys);
     for (int j = 0; j < n_keys; ++j) {
       if (position(keys[j]) > q || (evict_at_ && q >= evict_at_[keys[j]])) logits[j] = -INFINITY;
     }

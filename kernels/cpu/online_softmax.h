@@ -5,13 +5,26 @@
 #include <cstdint>
 
 #include "kernels/cpu/vector.h"
+#include "kernels/score_variant.h"
 
 namespace kvscope::kernels::cpu {
+
+/// Products q . k become scores (score_variant.h).
+inline void make_scores(float* dots, float factor, float cap, std::int64_t n) {
+  scale(dots, factor, n);
+  if (cap > 0) soft_cap(dots, cap, n);
+}
 
 /// m = greatest logit so far, l = sum of exp(logit - m).
 struct OnlineSoftmax {
   float m = -INFINITY;
   float l = 0;
+
+  /// Nothing seen but the sink logit of a head, where there is one.
+  static OnlineSoftmax of_sink(const ScoreVariant& variant, int head) {
+    if (variant.sink == nullptr || variant.sink[head] == -INFINITY) return {};
+    return {variant.sink[head], 1};
+  }
 
   /// Turns a tile of `n` logits (-inf: not seen) into weights exp(logit - m) and returns the factor by which the output
   /// so far has to be multiplied.

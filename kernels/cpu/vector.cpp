@@ -120,6 +120,10 @@ void gelu(float* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) x[i] = 0.5f * x[i] * (1 + std::erf(x[i] * 0.707106781f));
 }
 
+void soft_cap(float* x, float cap, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) x[i] = cap * std::tanh(x[i] / cap);
+}
+
 KVSCOPE_CLONES void update_and_read(float* c, float keep, float a, const float* v, float q, float* h, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {

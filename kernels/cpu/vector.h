@@ -42,6 +42,9 @@ void silu(float* x, std::int64_t n);
 /// x[i] <- x[i] / 2 (1 + erf(x[i] / sqrt(2))), by the library's erf: about 10 ns each.
 void gelu(float* x, std::int64_t n);
 
+/// x[i] <- cap tanh(x[i] / cap), by the library's tanh: about 10 ns each.
+void soft_cap(float* x, float cap, std::int64_t n);
+
 /// One row of the mLSTM memory (mlstm_step.h): c[i] <- keep c[i] + a v[i], then h[i] += q c[i].
 void update_and_read(float* c, float keep, float a, const float* v, float q, float* h, std::int64_t n);
 

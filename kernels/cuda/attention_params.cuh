@@ -1,6 +1,7 @@
 #pragma once
 // What both kernels of lifetime attention share.
 
+#include "kernels/cuda/score_variant.cuh"
 #include "kernels/cuda/softmax_state.cuh"
 #include "kernels/cuda/visible_keys.cuh"
 #include "kernels/lifetime_attention.h"
@@ -11,7 +12,6 @@ struct AttentionParams {
   LifetimeAttentionArgs args;
   long long token_stride, head_stride;  // of keys and values, elements
   int group_size;
-  float log2_scale;  // scale * log2(e)
 };
 
 /// The keys among which queries first_q ... last_q look.

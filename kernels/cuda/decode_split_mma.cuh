@@ -10,6 +10,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/score_variant.cuh"
 #include "kernels/cuda/softmax_state.cuh"
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/decode_attention.h"
@@ -17,10 +18,11 @@
 
 namespace kvscope::kernels {
 
-/// One feature of a head's answer, from its weighted sum; with the first one the head's lse.
-template <typename T>
+/// One feature of a head's answer, from its weighted sum over all keys; with the first one the head's lse.
+template <typename T, class Scores>
 __device__ inline void write_result(const DecodeAttentionArgs& args, int head, int feature, int head_dim, float o,
-                                    const SoftmaxState& state) {
+                                    SoftmaxState state) {
+  o *= join_sink<Scores>(args.variant.sink, head, state);
   static_cast<T*>(args.o)[head * head_dim + feature] = from_float<T>(state.mean(o));
   if (feature == 0 && args.lse) args.lse[head] = state.lse();
 }
@@ -41,7 +43,6 @@ struct Params {
   int group_size;
   int n_parts;
   int n_splits;
-  float log2_scale;
 };
 
 template <int kHeadDim>
@@ -132,8 +133,9 @@ struct Running {
   float o[kHeadDim / 8][4] = {};
   SoftmaxState state[2] = {nothing_seen(), nothing_seen()};
 
+  template <class Scores>
   __device__ void add(const __nv_bfloat16* keys, const __nv_bfloat16* values, unsigned taken,
-                      const unsigned (&q)[kHeadDim / 16][4], float log2_scale) {
+                      const unsigned (&q)[kHeadDim / 16][4], const Scores& scores) {
     constexpr int kStride = Shared<kHeadDim>::kStride;
     const int lane = threadIdx.x % 32;
     float s[2][4] = {};
@@ -150,7 +152,7 @@ struct Running {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int slot = 8 * n + lane % 4 * 2 + i % 2;
-        s[n][i] = taken >> slot & 1 ? s[n][i] * log2_scale : -INFINITY;
+        s[n][i] = taken >> slot & 1 ? scores.score(s[n][i]) : -INFINITY;
       }
     }
 #pragma unroll
@@ -202,7 +204,7 @@ struct Running {
 };
 
 /// Adds the warps' results up; the head's answer if this block alone has it, else a part for merge_splits().
-template <int kHeadDim>
+template <int kHeadDim, class Scores>
 __device__ void merge_warps(const Params& p, const Results<kHeadDim>& results, int first_head, int n_group,
                             int n_used) {
   for (int i = threadIdx.x; i < n_group * kHeadDim; i += kThreads) {
@@ -212,7 +214,7 @@ __device__ void merge_warps(const Params& p, const Results<kHeadDim>& results, i
     float o = 0;
     for (int w = 0; w < kWarps; ++w) o += state.add(results.state[w][g]) * results.o[w][g][d];
     if (n_used == 1) {
-      write_result<__nv_bfloat16>(p.args, first_head + g, d, kHeadDim, o, state);
+      write_result<__nv_bfloat16, Scores>(p.args, first_head + g, d, kHeadDim, o, state);
       continue;
     }
     const long long at = static_cast<long long>(first_head + g) * p.n_splits + blockIdx.x;
@@ -222,7 +224,7 @@ __device__ void merge_warps(const Params& p, const Results<kHeadDim>& results, i
 }
 
 /// By the last block: a warp a head, its lanes along the features.
-template <int kHeadDim>
+template <int kHeadDim, class Scores>
 __device__ void merge_splits(const Params& p, float (*weight)[kMaxDecodeSplits], int first_head, int n_group,
                              int n_used) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -249,18 +251,18 @@ __device__ void merge_splits(const Params& p, float (*weight)[kMaxDecodeSplits],
         o.z += weight[warp][s] * part.z;
         o.w += weight[warp][s] * part.w;
       }
-      write_result<__nv_bfloat16>(p.args, first_head + g, 4 * lane, kHeadDim, o.x, state);
-      write_result<__nv_bfloat16>(p.args, first_head + g, 4 * lane + 1, kHeadDim, o.y, state);
-      write_result<__nv_bfloat16>(p.args, first_head + g, 4 * lane + 2, kHeadDim, o.z, state);
-      write_result<__nv_bfloat16>(p.args, first_head + g, 4 * lane + 3, kHeadDim, o.w, state);
+      write_result<__nv_bfloat16, Scores>(p.args, first_head + g, 4 * lane, kHeadDim, o.x, state);
+      write_result<__nv_bfloat16, Scores>(p.args, first_head + g, 4 * lane + 1, kHeadDim, o.y, state);
+      write_result<__nv_bfloat16, Scores>(p.args, first_head + g, 4 * lane + 2, kHeadDim, o.z, state);
+      write_result<__nv_bfloat16, Scores>(p.args, first_head + g, 4 * lane + 3, kHeadDim, o.w, state);
     }
     __syncwarp();
   }
 }
 
 // One block per (split, KV head and part of its group).
-template <int kHeadDim>
-__global__ void __launch_bounds__(kThreads) decode_split_mma_kernel(Params p) {
+template <int kHeadDim, class Scores>
+__global__ void __launch_bounds__(kThreads) decode_split_mma_kernel(Params p, Scores scores) {
   extern __shared__ __align__(128) char dynamic[];
   __shared__ float weight[kWarps][kMaxDecodeSplits];
   __shared__ bool is_last;
@@ -301,7 +303,7 @@ __global__ void __launch_bounds__(kThreads) decode_split_mma_kernel(Params p) {
     wait_copy_groups<kStages - 1>();
     __syncwarp();
     running.add(&shared.tile[warp][ready][0][0][0], &shared.tile[warp][ready][1][0][0], shared.taken[warp][ready], q,
-                p.log2_scale);
+                scores);
     ready = ready + 1 == kStages ? 0 : ready + 1;
     __syncwarp();  // the stage may be filled again
   }
@@ -309,7 +311,7 @@ __global__ void __launch_bounds__(kThreads) decode_split_mma_kernel(Params p) {
   __syncthreads();  // the tiles' memory becomes that of the results
   running.store(results, warp);
   __syncthreads();
-  merge_warps<kHeadDim>(p, results, first_head, n_group, n_used);
+  merge_warps<kHeadDim, Scores>(p, results, first_head, n_group, n_used);
   if (n_used == 1) return;
 
   __threadfence();  // this block's part is seen before its count
@@ -318,7 +320,7 @@ __global__ void __launch_bounds__(kThreads) decode_split_mma_kernel(Params p) {
   __syncthreads();
   if (!is_last) return;
   __threadfence();
-  merge_splits<kHeadDim>(p, weight, first_head, n_group, n_used);
+  merge_splits<kHeadDim, Scores>(p, weight, first_head, n_group, n_used);
 }
 
 }  // namespace mma_split

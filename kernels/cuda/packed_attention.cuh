@@ -161,8 +161,8 @@ __device__ inline float fast_exp2(float x) {
 }
 
 /// Logits become weights; what was summed before is scaled to the new maximum.
-template <int kHeadDim>
-__device__ inline void packed_softmax(float log2_scale, float (&s)[8][4], SoftmaxState (&state)[2],
+template <int kHeadDim, class Scores>
+__device__ inline void packed_softmax(const Scores& scores, float (&s)[8][4], SoftmaxState (&state)[2],
                                       float (&o)[kHeadDim / 8][4]) {
   float correction[2];
 #pragma unroll
@@ -172,7 +172,7 @@ __device__ inline void packed_softmax(float log2_scale, float (&s)[8][4], Softma
     for (int n = 0; n < 8; ++n) {
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
-        s[n][2 * half + odd] *= log2_scale;
+        s[n][2 * half + odd] = scores.score(s[n][2 * half + odd]);
         row_max = fmaxf(row_max, s[n][2 * half + odd]);
       }
     }
@@ -196,7 +196,7 @@ __device__ inline void packed_softmax(float log2_scale, float (&s)[8][4], Softma
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, class Scores>
 __device__ inline void write_rows(const AttentionParams& p, const PackedBlock& block, SoftmaxState (&state)[2][2],
                                   const float (&o)[2][kHeadDim / 8][4]) {
   const int lane = threadIdx.x % 32, pair = lane % 4 * 2;
@@ -209,7 +209,9 @@ __device__ inline void write_rows(const AttentionParams& p, const PackedBlock& b
       row_state.l += __shfl_xor_sync(0xffffffffu, row_state.l, 2);
       const int r = static_cast<int>(threadIdx.x) / 32 * 32 + 16 * m + 8 * half + lane / 4;
       if (r >= block.n_rows) continue;
-      const float inverse = row_state.inverse();
+      const int head = block.first_head + r % block.pack;
+      const float factor = join_sink<Scores>(p.args.variant.sink, head, row_state);
+      const float inverse = row_state.inverse() * factor;
       __nv_bfloat16* out = static_cast<__nv_bfloat16*>(p.args.o) + block.at(p, r) + pair;
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; ++n) {
@@ -217,15 +219,15 @@ __device__ inline void write_rows(const AttentionParams& p, const PackedBlock& b
             __floats2bfloat162_rn(o[m][n][2 * half] * inverse, o[m][n][2 * half + 1] * inverse);
       }
       if (p.args.lse && pair == 0) {
-        p.args.lse[(block.first_head + r % block.pack) * p.args.q_len + block.first_row + r / block.pack] =
-            row_state.lse();
+        p.args.lse[head * p.args.q_len + block.first_row + r / block.pack] = row_state.lse();
       }
     }
   }
 }
 
-template <int kHeadDim>
-__global__ void __launch_bounds__(kThreadsBf16, 2) lifetime_attention_bf16_kernel(AttentionParams p, int pack) {
+template <int kHeadDim, class Scores>
+__global__ void __launch_bounds__(kThreadsBf16, 2)
+    lifetime_attention_bf16_kernel(AttentionParams p, int pack, Scores scores) {
   constexpr int kStride = PackedShared<kHeadDim>::kStride;
   extern __shared__ __align__(16) char memory[];
   auto* shared = reinterpret_cast<PackedShared<kHeadDim>*>(memory);
@@ -267,13 +269,13 @@ __global__ void __launch_bounds__(kThreadsBf16, 2) lifetime_attention_bf16_kerne
     packed_logits<kHeadDim>(shared->q, shared->k[stage], s);
     if (!seen_by_all) mask_logits(shared->ring, tile, q, s);
 #pragma unroll
-    for (int m = 0; m < 2; ++m) packed_softmax<kHeadDim>(p.log2_scale, s[m], state[m], o[m]);
+    for (int m = 0; m < 2; ++m) packed_softmax<kHeadDim>(scores, s[m], state[m], o[m]);
     packed_values<kHeadDim>(s, shared->v[stage], o);
     __syncthreads();  // this stage and its entries have been used
     tile = next;
   }
   wait_copy_groups<0>();  // the queries of a block that sees no key
-  write_rows<kHeadDim>(p, block, state, o);
+  write_rows<kHeadDim, Scores>(p, block, state, o);
 }
 
 }  // namespace kvscope::kernels

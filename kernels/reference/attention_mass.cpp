@@ -23,7 +23,7 @@ double group_mass(const AttentionMassArgs& args, int kv_head, std::int32_t slot)
       dot += load(args.q, static_cast<std::int64_t>(head) * cache.head_dim + i, cache.dtype) *
              load(cache.k_pool, key + i, cache.dtype);
     }
-    mass += std::exp(args.scale * dot - args.lse[head]);
+    mass += std::exp(score(dot, args.scale, args.soft_cap) - args.lse[head]);
   }
   return mass;
 }

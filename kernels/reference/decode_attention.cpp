@@ -19,24 +19,25 @@ void decode_attention(const DecodeAttentionArgs& args) {
         rows.push_back(first_element_of(cache, kv_head, slot));
     }
     std::vector<double> logits(rows.size(), 0.0);
-    double maximum = -INFINITY;
+    const double sink = sink_of(args.variant, head);
+    double maximum = sink;
     for (std::size_t s = 0; s < rows.size(); ++s) {
       for (int i = 0; i < head_dim; ++i) {
         logits[s] += load(args.q, head * head_dim + i, cache.dtype) * load(cache.k_pool, rows[s] + i, cache.dtype);
       }
-      logits[s] *= args.scale;
+      logits[s] = score(logits[s], args.scale, args.variant.soft_cap);
       maximum = std::fmax(maximum, logits[s]);
     }
-    double denominator = 0;
+    double denominator = sink_weight(sink, maximum);
     for (const double logit : logits) denominator += std::exp(logit - maximum);
     for (int i = 0; i < head_dim; ++i) {
       double sum = 0;
       for (std::size_t s = 0; s < rows.size(); ++s) {
         sum += std::exp(logits[s] - maximum) * load(cache.v_pool, rows[s] + i, cache.dtype);
       }
-      store(args.o, head * head_dim + i, cache.dtype, rows.empty() ? 0 : sum / denominator);
+      store(args.o, head * head_dim + i, cache.dtype, denominator == 0 ? 0 : sum / denominator);
     }
-    if (args.lse) args.lse[head] = rows.empty() ? -INFINITY : static_cast<float>(maximum + std::log(denominator));
+    if (args.lse) args.lse[head] = static_cast<float>(maximum + std::log(denominator));  // -inf + log 0 = -inf
   }
 }
 

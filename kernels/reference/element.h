@@ -5,6 +5,7 @@
 
 #include "kernels/bfloat16.h"
 #include "kernels/dtype.h"
+#include "kernels/score_variant.h"
 #include "kernels/slot_cache.h"
 
 namespace kvscope::kernels::reference {
@@ -29,6 +30,15 @@ inline float rounded(float value, DType dtype) { return dtype == DType::f32 ? va
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 inline double silu(double x) { return x / (1 + std::exp(-x)); }
 inline double gelu(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
+
+/// A product q . k as a score (score_variant.h).
+inline double score(double dot, double scale, double soft_cap) {
+  return soft_cap > 0 ? soft_cap * std::tanh(scale * dot / soft_cap) : scale * dot;
+}
+/// The sink logit of a head; -inf without.
+inline double sink_of(const ScoreVariant& variant, int head) { return variant.sink ? variant.sink[head] : -INFINITY; }
+/// What a sink logit adds to a denominator that is relative to `maximum`.
+inline double sink_weight(double sink, double maximum) { return sink == -INFINITY ? 0 : std::exp(sink - maximum); }
 
 /// Index of the first element of slot `slot` of `head` in k_pool and v_pool.
 inline std::int64_t first_element_of(const SlotCacheView& cache, int head, std::int32_t slot) {

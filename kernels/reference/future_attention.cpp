@@ -23,7 +23,7 @@ void future_attention(const FutureAttentionArgs& args) {
         for (int i = 0; i < head_dim; ++i) {
           logit += load(args.q, at_q + i, args.dtype) * load(args.k, at_k + i, args.dtype);
         }
-        const double p = std::exp(args.scale * logit - args.lse[head * args.q_len + row]);
+        const double p = std::exp(score(logit, args.scale, args.soft_cap) - args.lse[head * args.q_len + row]);
         sum += p;
         square += p * p;
         most = std::max(most, p);

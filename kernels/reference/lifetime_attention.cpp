@@ -29,17 +29,18 @@ void lifetime_attention(const LifetimeAttentionArgs& args) {
       const std::vector<std::int64_t> keys = visible_keys(args, kv_head, args.q_start + row);
       const std::int64_t at_q = (row * args.n_heads + head) * head_dim;
       std::vector<double> logits(keys.size(), 0.0);
-      double maximum = -INFINITY;
+      const double sink = sink_of(args.variant, head);
+      double maximum = sink;
       for (std::size_t s = 0; s < keys.size(); ++s) {
         const std::int64_t at_k = keys[s] * token_stride(args) + kv_head * head_stride(args);
         for (int i = 0; i < head_dim; ++i) {
           logits[s] += load(args.q, at_q + i, args.dtype) * load(args.k, at_k + i, args.dtype);
         }
-        logits[s] *= args.scale;
+        logits[s] = score(logits[s], args.scale, args.variant.soft_cap);
         maximum = std::fmax(maximum, logits[s]);
       }
       std::vector<double> sum(head_dim, 0.0);
-      double denominator = 0;
+      double denominator = sink_weight(sink, maximum);
       for (std::size_t s = 0; s < keys.size(); ++s) {
         const std::int64_t at_v = keys[s] * token_stride(args) + kv_head * head_stride(args);
         const double weight = std::exp(logits[s] - maximum);
@@ -47,12 +48,10 @@ void lifetime_attention(const LifetimeAttentionArgs& args) {
         for (int i = 0; i < head_dim; ++i) sum[i] += weight * load(args.v, at_v + i, args.dtype);
       }
       for (int i = 0; i < head_dim; ++i) {
-        store(args.o, at_q + i, args.dtype, keys.empty() ? 0 : sum[i] / denominator);
+        store(args.o, at_q + i, args.dtype, denominator == 0 ? 0 : sum[i] / denominator);
       }
-      if (args.lse) {
-        args.lse[head * args.q_len + row] =
-            keys.empty() ? -INFINITY : static_cast<float>(maximum + std::log(denominator));
-      }
+      if (args.lse)  // -inf + log 0 = -inf
+        args.lse[head * args.q_len + row] = static_cast<float>(maximum + std::log(denominator));
     }
   }
 }

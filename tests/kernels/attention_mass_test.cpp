@@ -22,6 +22,8 @@ struct Problem {
   int n_heads;
   std::int32_t position;
   float scale;
+  float soft_cap = 0;
+  std::vector<float> sink = {};  // [n_heads], in lse; or none
 };
 
 std::vector<float> run(Backend backend, const Problem& p, MassRule rule) {
@@ -33,7 +35,8 @@ std::vector<float> run(Backend backend, const Problem& p, MassRule rule) {
                                   .position = memory.put(std::vector<std::int32_t>{p.position}),
                                   .n_heads = p.n_heads,
                                   .scale = p.scale,
-                                  .rule = rule};
+                                  .rule = rule,
+                                  .soft_cap = p.soft_cap};
   attention_mass(args, {backend});
   return memory.get(view.slot_priority);
 }
@@ -50,7 +53,8 @@ std::vector<float> lse_of(Backend backend, const Problem& p) {
                                     .lse = lse,
                                     .n_heads = p.n_heads,
                                     .scale = p.scale,
-                                    .scratch = memory.put(std::vector<float>(n_scratch + 1, 0.0f))};
+                                    .scratch = memory.put(std::vector<float>(n_scratch + 1, 0.0f)),
+                                    .variant = {p.soft_cap, p.sink.empty() ? nullptr : memory.put(p.sink)}};
   decode_attention(args, {backend});
   return memory.get(lse);
 }
@@ -89,7 +93,8 @@ std::vector<float> naive(const Problem& p, MassRule rule) {
       for (int i = 0; i < cache.head_dim; ++i) {
         dot += p.q[head * cache.head_dim + i] * cache.k_pool[cache.row(kv_head, slot) + i];
       }
-      mass += std::exp(p.scale * dot - p.lse[head]);
+      const float score = p.scale * dot;
+      mass += std::exp((p.soft_cap > 0 ? p.soft_cap * std::tanh(score / p.soft_cap) : score) - p.lse[head]);
     }
     of_layer[slot] += mass;
     const int at = kv_head * cache.capacity() + slot;
@@ -138,6 +143,15 @@ void check_shapes(Backend backend) {
   const int n_kv_heads = GENERATE(1, 3, 9);  // nine: one more than a block has warps
   const std::vector<int> n_slots(n_kv_heads, 131);
   check_problem(backend, random_problem(n_slots, group_size, head_dim, dtype, 10), MassRule::last);
+}
+
+void check_soft_cap(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const MassRule rule = GENERATE(MassRule::sum, MassRule::last);
+  Problem p = random_problem({131, 131, 131}, 4, GENERATE(64, 80, 96, 128), dtype, 10);
+  p.soft_cap = 3;  // of scores with a deviation of 2
+  p.lse = lse_of(Backend::reference, p);
+  check_problem(backend, p, rule);
 }
 
 /// More slots than the blocks of a launch take in one turn.
@@ -193,18 +207,24 @@ void check_golden(Backend backend) {
   CHECK(of_groups[16 + 1] == Approx(2.0 / 3).epsilon(1e-6));
 }
 
-/// With the lse that decode_attention of the same back end gives.
+/// With the lse that decode_attention of the same back end gives; less what its sink takes.
 void check_sum_is_one(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const MassRule rule = GENERATE(MassRule::sum, MassRule::last);
   Problem p = random_problem({700, 700, 700}, 4, 128, dtype, 50);
   p.cache.slot_priority.assign(p.cache.slot_priority.size(), 0);
+  const auto [soft_cap, has_sink] = GENERATE(table<float, bool>({{0, false}, {3, false}, {0, true}, {3, true}}));
+  p.soft_cap = soft_cap;
+  if (has_sink) p.sink.assign(12, 4);  // of 560 keys with a mean weight of e^2, about 1 %
   p.lse = lse_of(backend, p);
   const std::vector<float> mass = run(backend, p, rule);
   for (int head = 0; head < 3; ++head) {
     const auto row = mass.begin() + head * p.cache.capacity();
+    const int from = rule == MassRule::sum ? head * 4 : 0, n = rule == MassRule::sum ? 4 : 12;
+    double expected = 1;
+    for (int h = from; has_sink && h < from + n; ++h) expected -= std::exp(4.0 - p.lse[h]) / n;
     // Logits of size 10 are right to some 1e-5 (bfloat16 on tensor cores), and so is their exponential.
-    CHECK(std::accumulate(row, row + p.cache.capacity(), 0.0) == Approx(1).epsilon(1e-4));
+    CHECK(std::accumulate(row, row + p.cache.capacity(), 0.0) == Approx(expected).epsilon(1e-4));
   }
 }
 
@@ -235,6 +255,17 @@ TEST_CASE("attention_mass: the CPU version is as exact as a plain one", "[kernel
 
 TEST_CASE("attention_mass: the CPU version is as exact as a plain one on long caches", "[kernels][attention_mass]") {
   check_long(Backend::cpu);
+}
+
+TEST_CASE("attention_mass: the CPU version of a soft cap is as exact as a plain one",
+          "[kernels][attention_mass][variant]") {
+  check_soft_cap(Backend::cpu);
+}
+
+TEST_CASE("attention_mass: the CUDA version of a soft cap is as exact as a plain one",
+          "[kernels][attention_mass][variant][cuda]") {
+  if (skip_without_device()) return;
+  check_soft_cap(Backend::cuda);
 }
 
 TEST_CASE("attention_mass: refuses what it cannot do, by name", "[kernels][attention_mass][validate]") {

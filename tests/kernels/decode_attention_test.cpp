@@ -18,6 +18,8 @@ struct Problem {
   HostCache cache;
   std::vector<float> q;  // [n_heads, head_dim]
   int n_heads;
+  float soft_cap = 0;
+  std::vector<float> sink = {};  // [n_heads], or none
   float scale() const { return 1 / std::sqrt(static_cast<float>(cache.head_dim)); }
 };
 
@@ -52,7 +54,8 @@ Result run(Backend backend, const Problem& p, DType dtype, bool with_scratch = t
       .lse = lse,
       .n_heads = p.n_heads,
       .scale = p.scale(),
-      .scratch = with_scratch && n_scratch > 0 ? memory.put(std::vector<float>(n_scratch, 0.0f)) : nullptr};
+      .scratch = with_scratch && n_scratch > 0 ? memory.put(std::vector<float>(n_scratch, 0.0f)) : nullptr,
+      .variant = {p.soft_cap, p.sink.empty() ? nullptr : memory.put(p.sink)}};
   decode_attention(args, {backend});
   return {unpack(memory.get(o), dtype), memory.get(lse)};
 }
@@ -68,7 +71,8 @@ Result naive(const Problem& p, DType dtype) {
     }
     const NaiveRow row = naive_attention(
         p.q.data() + head * cache.head_dim, static_cast<int>(rows.size()), cache.head_dim, p.scale(), dtype,
-        [&](int i) { return cache.k_pool.data() + rows[i]; }, [&](int i) { return cache.v_pool.data() + rows[i]; });
+        [&](int i) { return cache.k_pool.data() + rows[i]; }, [&](int i) { return cache.v_pool.data() + rows[i]; },
+        {p.soft_cap, p.sink.empty() ? -INFINITY : p.sink[head]});
     result.o.insert(result.o.end(), row.o.begin(), row.o.end());
     result.lse.push_back(row.lse);
   }
@@ -99,6 +103,84 @@ void check_long(Backend backend) {
   // 9000 slots are more than kMaxDecodeSplits tiles; the second head fills a small part of the same capacity.
   const Problem p = random_problem({9000, 130, 0}, 2, 64, dtype, 7, 640);
   check_problem(backend, p, with_scratch);
+}
+
+/// Scores have a deviation of 2: a cap of 3 bends many of them, and sinks of that deviation take a good part of a row.
+void set_variant(Problem& p, bool has_cap, bool has_sink) {
+  if (has_cap) p.soft_cap = 3;
+  if (has_sink) p.sink = random_normal(p.n_heads, 24, 2);
+}
+
+void check_variants(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const auto [has_cap, has_sink] = GENERATE(table<bool, bool>({{true, false}, {false, true}, {true, true}}));
+  const int head_dim = GENERATE(64, 80, 96, 128);
+  const int group_size = GENERATE(1, 4, 12);
+  CAPTURE(has_cap, has_sink, head_dim, group_size, static_cast<int>(dtype));
+  Problem p = random_problem({1, 63, 64, 65, 200, 0}, group_size, head_dim, dtype);
+  set_variant(p, has_cap, has_sink);
+  check_problem(backend, p);
+  Problem one_block = random_problem({9000, 130, 0}, 2, 64, dtype, 7, 640);
+  if (head_dim != 64 || group_size != 1) return;
+  set_variant(one_block, has_cap, has_sink);
+  check_problem(backend, one_block, GENERATE(true, false));
+}
+
+/// c tanh(s / c) = s (1 - (s / c)^2 / 3 ...): for |s| < 20 this cap is none, but for five roundings (division, tanh with
+/// three, product), each of at most 20 / 2^24. A weight is off by as much, relatively, and so is a mean of values near 1.
+constexpr float kWideCap = 1e5f;
+constexpr double kWideCapError = 5 * 20 * 0x1p-24;
+
+/// CUDA has an instance of the kernel for each variant, where a compiler may order a product and a sum differently: not
+/// the same bits there, but as exact.
+void check_same(const Result& found, const Result& expected, DType dtype, double error) {
+  CHECK(max_error(found.o, expected.o) <= error + (error == 0 ? 0 : allowed_error(0, expected.o, dtype)));
+  CHECK(max_error(found.lse, expected.lse) <= error + (error == 0 ? 0 : allowed_error(0, expected.lse, DType::f32)));
+}
+
+void check_variant_identities(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const Problem plain = random_problem({300, 70, 0}, 4, 64, dtype, 5, 40);
+  const Result expected = run(backend, plain, dtype);
+
+  Problem no_sink = plain;
+  no_sink.sink.assign(plain.n_heads, -INFINITY);
+  check_same(run(backend, no_sink, dtype), expected, dtype, backend == Backend::cuda ? 0x1p-24 : 0);
+
+  Problem wide = plain;
+  wide.soft_cap = kWideCap;
+  check_same(run(backend, wide, dtype), expected, dtype, kWideCapError);
+
+  // A sink is a key of its score without a value. Slot 4 is free; its key gives each query head another score.
+  Problem with_key = plain, with_sink = plain;
+  with_key.soft_cap = with_sink.soft_cap = GENERATE(0.0f, 3.0f);
+  const std::vector<float> key = rounded(random_normal(64, 25), dtype);
+  for (int kv_head = 0; kv_head < 2; ++kv_head) {
+    const std::size_t row = plain.cache.row(kv_head, 4);
+    REQUIRE(plain.cache.slot_position[kv_head * plain.cache.capacity() + 4] < 0);
+    with_key.cache.slot_position[kv_head * plain.cache.capacity() + 4] = 4;
+    std::copy(key.begin(), key.end(), with_key.cache.k_pool.begin() + row);
+    std::fill_n(with_key.cache.v_pool.begin() + row, 64, 0.0f);
+  }
+  for (int head = 0; head < plain.n_heads; ++head) {
+    const double dot = std::inner_product(key.begin(), key.end(), plain.q.begin() + head * 64, 0.0);
+    const double score = dot * plain.scale(), cap = with_key.soft_cap;
+    with_sink.sink.push_back(static_cast<float>(cap > 0 ? cap * std::tanh(score / cap) : score));
+  }
+  for (int head = 8; head < 12; ++head) with_sink.sink[head] = -INFINITY;  // the third KV head got no key
+  const Result exact = run(Backend::reference, with_key, DType::f32), found = run(backend, with_sink, dtype);
+  const Result rounded = naive(with_key, dtype);
+  CHECK(max_error(found.o, exact.o) <= allowed_error(max_error(rounded.o, exact.o), exact.o, dtype));
+  CHECK(max_error(found.lse, exact.lse) <= allowed_error(max_error(rounded.lse, exact.lse), exact.lse, DType::f32));
+}
+
+void check_sink_alone(Backend backend) {
+  Problem p = random_problem({70, 0}, 2, 64, DType::f32);
+  p.cache.slot_position.assign(p.cache.slot_position.size(), -1);
+  p.sink = {-2, 0, 3, 100};
+  const Result result = run(backend, p, DType::f32);
+  CHECK(result.o == std::vector<float>(p.q.size(), 0.0f));
+  CHECK(max_error(result.lse, p.sink) <= allowed_error(0, p.sink, DType::f32));
 }
 
 void check_all_free(Backend backend) {
@@ -173,6 +255,29 @@ TEST_CASE("decode_attention: the CPU version is as exact as a plain one", "[kern
 TEST_CASE("decode_attention: the CPU version is as exact as a plain one on long caches",
           "[kernels][decode_attention]") {
   check_long(Backend::cpu);
+}
+
+TEST_CASE("decode_attention: the CPU version of a soft cap and a sink is as exact as a plain one",
+          "[kernels][decode_attention][variant]") {
+  check_variants(Backend::cpu);
+}
+
+TEST_CASE("decode_attention: a wide cap and a sink of -inf are none, another sink is a key without a value",
+          "[kernels][decode_attention][variant]") {
+  check_variant_identities(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("decode_attention: a head without occupied slots gives zero and its sink",
+          "[kernels][decode_attention][variant]") {
+  check_sink_alone(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("decode_attention: on CUDA a soft cap and a sink are as exact as a plain version, and pass its identities",
+          "[kernels][decode_attention][variant][cuda]") {
+  if (skip_without_device()) return;
+  check_variants(Backend::cuda);
+  check_variant_identities(Backend::cuda);
+  check_sink_alone(Backend::cuda);
 }
 
 TEST_CASE("decode_attention: the CUDA version is as exact as a plain one", "[kernels][decode_attention][cuda]") {

@@ -17,7 +17,8 @@ struct Problem {
   int seq_len, n_heads, n_kv_heads, head_dim, window, look_ahead;
   DType dtype;
   std::vector<float> q, k;
-  std::vector<float> lse;  // [n_heads, seq_len] of dense causal attention
+  float soft_cap = 0, sink = -INFINITY;
+  std::vector<float> lse = {};  // [n_heads, seq_len] of dense causal attention, the sink included
 
   float scale() const { return 1 / std::sqrt(static_cast<float>(head_dim)); }
   double logit(int head, int row, int t) const {
@@ -27,18 +28,20 @@ struct Problem {
       sum +=
           static_cast<double>(q[(row * n_heads + head) * head_dim + i]) * k[(t * n_kv_heads + kv_head) * head_dim + i];
     }
-    return sum * scale();
+    return soft_cap > 0 ? soft_cap * std::tanh(sum * scale() / soft_cap) : sum * scale();
   }
 };
 
-Problem random_problem(int seq_len, int n_heads, int n_kv_heads, int head_dim, DType dtype, int window,
-                       int look_ahead) {
+Problem random_problem(int seq_len, int n_heads, int n_kv_heads, int head_dim, DType dtype, int window, int look_ahead,
+                       float soft_cap = 0, float sink = -INFINITY) {
   Problem p = {seq_len, n_heads, n_kv_heads, head_dim, window, look_ahead, dtype};
+  p.soft_cap = soft_cap;
+  p.sink = sink;
   p.q = rounded(random_normal(static_cast<std::size_t>(seq_len) * n_heads * head_dim, 51, 2), dtype);
   p.k = rounded(random_normal(static_cast<std::size_t>(seq_len) * n_kv_heads * head_dim, 52), dtype);
   for (int head = 0; head < n_heads; ++head) {
     for (int row = 0; row < seq_len; ++row) {
-      double total = 0;
+      double total = std::exp(sink);
       for (int t = 0; t <= row; ++t) total += std::exp(p.logit(head, row, t));
       p.lse.push_back(static_cast<float>(std::log(total)));
     }
@@ -87,7 +90,8 @@ Masses run(Backend backend, const Problem& p, DType dtype, int chunk) {
                                       .window = p.window,
                                       .look_ahead = p.look_ahead,
                                       .scale = p.scale(),
-                                      .dtype = dtype};
+                                      .dtype = dtype,
+                                      .soft_cap = p.soft_cap};
     future_attention(args, {backend});
   }
   return {memory.get(mass), memory.get(square), memory.get(most)};
@@ -102,7 +106,7 @@ Masses columns(const Problem& p) {
     std::vector<double> sum(p.seq_len, 0.0), square(p.seq_len, 0.0), most(p.seq_len, 0.0);
     for (int row = 0; row < p.seq_len; ++row) {
       std::vector<double> probability(row + 1);
-      double total = 0;
+      double total = std::exp(p.sink);
       for (int t = 0; t <= row; ++t) total += probability[t] = std::exp(p.logit(head, row, t));
       for (int t = 0; t + p.window <= row; ++t) {
         if (p.look_ahead > 0 && row > t + p.window + p.look_ahead) continue;
@@ -151,7 +155,27 @@ void check_groups(Backend backend) {
   check_masses(run(backend, p, DType::f32, seq_len), columns(p));
 }
 
+void check_variants(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const int head_dim = GENERATE(64, 80, 96, 128);
+  const auto [soft_cap, sink] = GENERATE(table<float, float>({{3, -INFINITY}, {0, 1}, {3, 1}}));
+  CAPTURE(head_dim, soft_cap, sink, static_cast<int>(dtype));
+  const Problem p = random_problem(141, 4, 2, head_dim, dtype, 16, 40, soft_cap, sink);
+  check_masses(run(backend, p, dtype, 37), columns(p));
+}
+
 }  // namespace
+
+TEST_CASE("future_attention: a soft cap of the scores and a sink in lse give the columns of their matrix",
+          "[kernels][future_attention][variant]") {
+  check_variants(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("future_attention: on CUDA a soft cap of the scores and a sink in lse give the columns of their matrix",
+          "[kernels][future_attention][variant][cuda]") {
+  if (skip_without_device()) return;
+  check_variants(Backend::cuda);
+}
 
 TEST_CASE("future_attention: one pass, and chunk by chunk, equals the column sums of the softmax matrix",
           "[kernels][future_attention]") {

@@ -22,6 +22,8 @@ struct Problem {
   std::vector<float> q, k, v;
   std::vector<std::int32_t> evict_at;  // [n_kv_heads, kv_len] or empty
   std::vector<std::int32_t> position;  // likewise; then k and v are [n_kv_heads, kv_len, head_dim]
+  float soft_cap = 0;
+  std::vector<float> sink = {};  // [n_heads], or none
 
   float scale() const { return 1 / std::sqrt(static_cast<float>(head_dim)); }
   bool visible(int kv_head, int position, int t) const {
@@ -82,7 +84,8 @@ Result run(Backend backend, const Problem& p, DType dtype) {
                                       .dtype = dtype,
                                       .k_position = p.position.empty() ? nullptr : memory.put(p.position),
                                       .kv_token_stride = p.position.empty() ? 0 : p.head_dim,
-                                      .kv_head_stride = p.position.empty() ? 0 : p.kv_len * p.head_dim};
+                                      .kv_head_stride = p.position.empty() ? 0 : p.kv_len * p.head_dim,
+                                      .variant = {p.soft_cap, p.sink.empty() ? nullptr : memory.put(p.sink)}};
   lifetime_attention(args, {backend});
   return {unpack(memory.get(o), dtype), memory.get(lse)};
 }
@@ -99,7 +102,8 @@ Result naive(const Problem& p) {
       const std::size_t at = (static_cast<std::size_t>(row) * p.n_heads + head) * p.head_dim;
       const NaiveRow plain = naive_attention(
           p.q.data() + at, static_cast<int>(keys.size()), p.head_dim, p.scale(), p.dtype,
-          [&](int i) { return p.k.data() + keys[i]; }, [&](int i) { return p.v.data() + keys[i]; });
+          [&](int i) { return p.k.data() + keys[i]; }, [&](int i) { return p.v.data() + keys[i]; },
+          {p.soft_cap, p.sink.empty() ? -INFINITY : p.sink[head]});
       std::copy(plain.o.begin(), plain.o.end(), result.o.begin() + at);
       result.lse[head * p.q_len + row] = plain.lse;
     }
@@ -208,6 +212,56 @@ void check_identities(Backend backend) {
   }
 }
 
+/// Scores have a deviation of 2: a cap of 3 bends many of them, and sinks of that deviation take a good part of a row.
+void check_variants(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const int head_dim = GENERATE(64, 80, 96, 128);
+  const auto [has_cap, has_sink] = GENERATE(table<bool, bool>({{true, false}, {false, true}, {true, true}}));
+  const auto kind = GENERATE(Lifetimes::causal, Lifetimes::random, Lifetimes::all_evicted);
+  const auto [q_start, q_len, spare] = GENERATE(table<int, int, int>({{0, 1, 0}, {0, 65, 0}, {3, 130, 70}}));
+  CAPTURE(head_dim, has_cap, has_sink, q_start, q_len, static_cast<int>(kind), static_cast<int>(dtype));
+  Problem p = random_problem(q_start, q_len, spare, 4, 2, head_dim, dtype);
+  set_lifetimes(p, kind);
+  if (has_cap) p.soft_cap = 3;
+  if (has_sink) p.sink = random_normal(p.n_heads, 46, 2);
+  check_problem(backend, p);
+}
+
+/// c tanh(s / c) = s (1 - (s / c)^2 / 3 ...): for |s| < 20 this cap is none, but for five roundings (division, tanh with
+/// three, product), each of at most 20 / 2^24. A weight is off by as much, relatively, and so is a mean of values near 1.
+constexpr float kWideCap = 1e5f;
+constexpr double kWideCapError = 5 * 20 * 0x1p-24;
+
+void check_variant_identities(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  Problem p = random_problem(1, 150, 0, 4, 2, 64, dtype);
+  const Result plain = run(backend, p, dtype);
+  const auto check_same = [&](const Result& found, double error) {  // 0: the same bits
+    CHECK(max_error(found.o, plain.o) <= error + (error == 0 ? 0 : allowed_error(0, plain.o, dtype)));
+    CHECK(max_error(found.lse, plain.lse) <= error + (error == 0 ? 0 : allowed_error(0, plain.lse, DType::f32)));
+  };
+  Problem no_sink = p;
+  no_sink.sink.assign(4, -INFINITY);
+  check_same(run(backend, no_sink, dtype), backend == Backend::cuda ? 0x1p-24 : 0);  // there another instance: as exact
+
+  Problem wide = p;
+  wide.soft_cap = kWideCap;
+  check_same(run(backend, wide, dtype), kWideCapError);
+
+  // A sink of 0 is a key of zeros without a value, which every query sees.
+  p.soft_cap = GENERATE(0.0f, 3.0f);
+  std::fill_n(p.k.begin(), 2 * 64, 0.0f);
+  std::fill_n(p.v.begin(), 2 * 64, 0.0f);
+  Problem with_sink = p;
+  set_lifetimes(with_sink, Lifetimes::never);
+  for (int head = 0; head < 2; ++head) with_sink.evict_at[head * p.kv_len] = 0;
+  with_sink.sink.assign(4, 0.0f);
+  const Result exact = run(Backend::reference, p, DType::f32), rounded = naive(p);
+  const Result found = run(backend, with_sink, dtype);
+  CHECK(max_error(found.o, exact.o) <= allowed_error(max_error(rounded.o, exact.o), exact.o, dtype));
+  CHECK(max_error(found.lse, exact.lse) <= allowed_error(max_error(rounded.lse, exact.lse), exact.lse, DType::f32));
+}
+
 /// Keys of a cache, in any order and each head its own, give what the keys of the text give.
 void check_compact(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
@@ -283,6 +337,23 @@ TEST_CASE("lifetime_attention: chunks of queries give what all queries at once g
 
 TEST_CASE("lifetime_attention: the CPU version is as exact as a plain one", "[kernels][lifetime_attention]") {
   check_shapes(Backend::cpu);
+}
+
+TEST_CASE("lifetime_attention: the CPU version of a soft cap and a sink is as exact as a plain one",
+          "[kernels][lifetime_attention][variant]") {
+  check_variants(Backend::cpu);
+}
+
+TEST_CASE("lifetime_attention: a wide cap and a sink of -inf are none, another sink is a key without a value",
+          "[kernels][lifetime_attention][variant]") {
+  check_variant_identities(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("lifetime_attention: on CUDA a soft cap and a sink are as exact as a plain version, and pass its identities",
+          "[kernels][lifetime_attention][variant][cuda]") {
+  if (skip_without_device()) return;
+  check_variants(Backend::cuda);
+  check_variant_identities(Backend::cuda);
 }
 
 TEST_CASE("lifetime_attention: the CPU version serves every group size", "[kernels][lifetime_attention]") {

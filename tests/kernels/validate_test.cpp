@@ -1,5 +1,6 @@
 // A wrong argument is refused by name and value, by every back end, before memory is touched.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <stdexcept>
 
 #include "kernels/decode_attention.h"
@@ -36,6 +37,15 @@ TEST_CASE("validate: sizes that do not fit together are refused", "[kernels][val
   const FutureAttentionArgs stride = {
       .mass_stride = 3, .q_len = 4, .kv_len = 4, .n_heads = 1, .n_kv_heads = 1, .head_dim = 64};
   CHECK_THROWS_WITH(future_attention(stride, {Backend::reference}), Contains("mass_stride is 3; expected 4 ..."));
+}
+
+TEST_CASE("validate: a soft cap that is not a finite positive number is refused", "[kernels][validate]") {
+  LifetimeAttentionArgs args = {.n_heads = 1, .n_kv_heads = 1, .head_dim = 64, .variant = {.soft_cap = -1}};
+  CHECK_THROWS_WITH(lifetime_attention(args, {}), Contains("lifetime_attention: soft_cap is -1.000000; expected 0 or"));
+  args.variant.soft_cap = INFINITY;
+  CHECK_THROWS_WITH(lifetime_attention(args, {Backend::reference}), Contains("soft_cap is inf"));
+  const FutureAttentionArgs future = {.n_heads = 1, .n_kv_heads = 1, .head_dim = 64, .soft_cap = NAN};
+  CHECK_THROWS_WITH(future_attention(future, {}), Contains("future_attention: soft_cap is nan"));
 }
 
 TEST_CASE("validate: a missing pointer is refused by name", "[kernels][validate]") {
