@@ -127,13 +127,13 @@ DenseBackend choose_dense_backend(const at::Tensor& q, std::int64_t n_kv_heads) 
 }
 
 at::Tensor dense_attention(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           std::int64_t first, double scale, int window) {
+                           std::int64_t first, const AttentionScores& scores, int window) {
   if (window > 0) {
     const std::int64_t n = first + q.size(0);
-    return ops::lifetime_attention(q, in_window(k.narrow(1, 0, n), v.narrow(1, 0, n), window), first, scale);
+    return ops::lifetime_attention(q, in_window(k.narrow(1, 0, n), v.narrow(1, 0, n), window), first, scores);
   }
-  if (backend == DenseBackend::own) return ops::lifetime_attention(q, {k, v}, first, scale);
-  return attend_by_library(backend, q, k, v, first, scale);
+  if (backend == DenseBackend::own || !scores.is_plain()) return ops::lifetime_attention(q, {k, v}, first, scores);
+  return attend_by_library(backend, q, k, v, first, scores.scale);
 }
 
 ops::KeysInSight in_window(const at::Tensor& k, const at::Tensor& v, int window) {

@@ -16,13 +16,13 @@ const char* name_of(DenseBackend backend);
 /// Attention of q [n, n_heads, head_dim] at positions first ... first + n - 1 over keys and values of positions 0 ...
 /// first + n - 1, k and v [n_kv_heads, >= first + n, head_dim], every row contiguous. -> [n, n_heads, head_dim].
 ///
-/// `scale` is of q . k. The libraries know no offset between queries and keys: the chunk's own square, causal, and its
+/// The libraries know no soft cap and no sink: with one of them the project's kernel computes. They know no offset between queries and keys: the chunk's own square, causal, and its
 /// rectangle over the past are two calls, merged by their log-sum-exp, which is exact:
 ///
 ///     o = o_own + (o_past - o_own) w,   w = exp(lse_past) / (exp(lse_past) + exp(lse_own))
 /// window: newest keys that each query sees, 0 for all; with one the project's kernel computes.
 at::Tensor dense_attention(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           std::int64_t first, double scale, int window = 0);
+                           std::int64_t first, const AttentionScores& scores, int window = 0);
 
 /// Keys [n_kv_heads, n, head_dim] of positions 0 ... n - 1 as the queries of a layer with that window see them: key t is
 /// there until query t + window. 0: for ever.

@@ -51,17 +51,18 @@ struct DenseTeacher::Impl final : AttentionHook {
     const at::Tensor lse = at::empty({q.size(1), n}, mass.options());
     if (tokens.window > 0) {  // no policy decides here: its future attention is not needed
       const std::int64_t n_seen = horizon + n;
-      return ops::lifetime_attention(
-          q, in_window(seen.k.narrow(1, 0, n_seen), seen.v.narrow(1, 0, n_seen), tokens.window), horizon, tokens.scale);
+      return ops::lifetime_attention(q,
+                                     in_window(seen.k.narrow(1, 0, n_seen), seen.v.narrow(1, 0, n_seen), tokens.window),
+                                     horizon, tokens.scores);
     }
-    const at::Tensor o = ops::lifetime_attention(q, seen, horizon, tokens.scale, lse);
+    const at::Tensor o = ops::lifetime_attention(q, seen, horizon, tokens.scores, lse);
     if (spec.sparse_lse && kept != nullptr) {
       seen.evict_at = lifetimes(layer, horizon + n);
-      ops::lifetime_attention(q, seen, horizon, tokens.scale, lse);
+      ops::lifetime_attention(q, seen, horizon, tokens.scores, lse);
     }
     ops::FutureMasses masses{.sum = mass[layer]};
     if (square.defined()) masses.square = square[layer], masses.most = most[layer];
-    ops::future_attention(q, keys_here, lse, masses, horizon, tokens.scale, window, spec.look_ahead);
+    ops::future_attention(q, keys_here, lse, masses, horizon, tokens.scores, window, spec.look_ahead);
     weigh(layer, v, o);
     return o;
   }

@@ -60,7 +60,7 @@ class ScoreHook final : public AttentionHook {
     keys.narrow(1, first_, n).copy_(tokens.k.transpose(0, 1));
     values.narrow(1, first_, n).copy_(tokens.v.transpose(0, 1));
     for (ScorerPass& one : scorers_) one.absorb(layer, tokens, first_);
-    return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, keys, values, first_, tokens.scale,
+    return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, keys, values, first_, tokens.scores,
                            tokens.window);
   }
 

@@ -70,7 +70,7 @@ void Generation::Impl::throw_not_finite() const {
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     const LayerWeights& layer = weights.layers[i];
     for (const at::Tensor* tensor : {&layer.input_norm, &layer.qkv_proj, &layer.qkv_bias, &layer.q_norm, &layer.k_norm,
-                                     &layer.o_proj, &layer.post_norm, &layer.gate_up, &layer.down})
+                                     &layer.sink, &layer.o_proj, &layer.post_norm, &layer.gate_up, &layer.down})
       look(*tensor, "layer " + std::to_string(i));
   }
   look(weights.final_norm, "final norm");

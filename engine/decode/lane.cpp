@@ -138,6 +138,7 @@ void Lane::enqueue_attention(int layer, int row, const StepBuffers& buffers, ker
                           .position = buffers.position(row),
                           .decision = buffers.decided(row).decisions + layer * config.n_kv_heads,
                           .place = place};
+  const AttentionScores scores = attention_scores(config, sequence_->model.weights(), layer);
   kernels::SlotCacheView cache = sequence_->cache.view(layer);
   for (const auto& method : methods) cache = method->select(step, cache);
   kernels::decode_attention({.cache = cache,
@@ -145,8 +146,9 @@ void Lane::enqueue_attention(int layer, int row, const StepBuffers& buffers, ker
                              .o = row_of_tensor(buffers.o, row),
                              .lse = reads_lse ? lse : nullptr,
                              .n_heads = config.n_heads,
-                             .scale = static_cast<float>(config.attention_scale(layer)),
-                             .scratch = scratch.numel() > 0 ? scratch.data_ptr<float>() : nullptr},
+                             .scale = static_cast<float>(scores.scale),
+                             .scratch = scratch.numel() > 0 ? scratch.data_ptr<float>() : nullptr,
+                             .variant = scores.variant()},
                             place);
   for (const auto& method : methods) method->after_attention(step);
 }

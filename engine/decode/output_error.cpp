@@ -67,7 +67,7 @@ class DamageHook final : public AttentionHook {
   /// Of queries q at positions first ..., every head seeing key t while t <= query < evict_at[t], and what it does not
   /// see any more: evict_at [n_kv_heads, keys] is also the position from which on the complement holds t.
   std::pair<OutputPart, OutputPart> kept_and_lost(int layer, const at::Tensor& q, std::int64_t first,
-                                                  const at::Tensor& evict_at, double scale) const;
+                                                  const at::Tensor& evict_at, const AttentionScores& scores) const;
   /// Puts the queries of this chunk that read only some pages in their places, each on its own.
   void attend_by_pages(int layer, const LayerTokens& tokens, OutputPart& kept, OutputPart& lost);
   /// evict_at of one query for which a key is either there or gone, [n_kv_heads, q + 1].
@@ -75,7 +75,7 @@ class DamageHook final : public AttentionHook {
   void measure(int layer, const OutputPart& kept, const OutputPart& lost);
   /// How much of one query's dense attention lies on the pages that were read. q: [1, n_heads, head_dim].
   void note_reads(int layer, const at::Tensor& q, std::int32_t position, std::span<const PageRead* const> reads,
-                  double scale);
+                  const AttentionScores& scores);
 
   const LoadedModel& model_;
   const Hooks& hooks_;
@@ -100,7 +100,7 @@ at::Tensor DamageHook::attend(int layer, const LayerTokens& tokens) {
   keys_[layer].narrow(0, first_, n).copy_(tokens.k);
   values_[layer].narrow(0, first_, n).copy_(tokens.v);
   const at::Tensor evict_at = evict_at_[layer].narrow(1, 0, first_ + n).contiguous();
-  auto [kept, lost] = kept_and_lost(layer, tokens.q, first_, evict_at, tokens.scale);
+  auto [kept, lost] = kept_and_lost(layer, tokens.q, first_, evict_at, tokens.scores);
   if (tokens.window > 0) {  // what the layer's own window hides is no loss
     lost.o = at::zeros_like(kept.o);
     lost.lse.fill_(-std::numeric_limits<float>::infinity());
@@ -111,14 +111,16 @@ at::Tensor DamageHook::attend(int layer, const LayerTokens& tokens) {
 }
 
 std::pair<OutputPart, OutputPart> DamageHook::kept_and_lost(int layer, const at::Tensor& q, std::int64_t first,
-                                                            const at::Tensor& evict_at, double scale) const {
+                                                            const at::Tensor& evict_at,
+                                                            const AttentionScores& scores) const {
   const std::int64_t n_keys = evict_at.size(1);
   const at::Tensor k = keys_[layer].narrow(0, 0, n_keys).transpose(0, 1);
   const at::Tensor v = values_[layer].narrow(0, 0, n_keys).transpose(0, 1);
   const auto empty_lse = [&] { return at::empty({q.size(1), q.size(0)}, group_damage_.options()); };
   OutputPart kept{{}, empty_lse()}, lost{{}, empty_lse()};
-  kept.o = ops::lifetime_attention(q, {k, v, evict_at}, first, scale, kept.lse);
-  lost.o = ops::lifetime_attention(q, {k, v, {}, evict_at}, first, scale, lost.lse);
+  kept.o = ops::lifetime_attention(q, {k, v, evict_at}, first, scores, kept.lse);
+  // A sink is in the denominator once: with what is kept.
+  lost.o = ops::lifetime_attention(q, {k, v, {}, evict_at}, first, scores.without_sink(), lost.lse);
   return {std::move(kept), std::move(lost)};
 }
 
@@ -131,8 +133,8 @@ void DamageHook::attend_by_pages(int layer, const LayerTokens& tokens, OutputPar
     while (next < reads.size() && reads[next]->q == q) ++next;
     const at::Tensor evict_at = as_read(layer, q, std::span(reads).subspan(begin, next - begin));
     const std::int64_t row = q - first_;
-    note_reads(layer, tokens.q.narrow(0, row, 1), q, std::span(reads).subspan(begin, next - begin), tokens.scale);
-    const auto [with, without] = kept_and_lost(layer, tokens.q.narrow(0, row, 1), q, evict_at, tokens.scale);
+    note_reads(layer, tokens.q.narrow(0, row, 1), q, std::span(reads).subspan(begin, next - begin), tokens.scores);
+    const auto [with, without] = kept_and_lost(layer, tokens.q.narrow(0, row, 1), q, evict_at, tokens.scores);
     for (const auto& [to, from] : {std::pair(&kept, &with), std::pair(&lost, &without)}) {
       to->o.narrow(0, row, 1).copy_(from->o);
       to->lse.narrow(1, row, 1).copy_(from->lse);
@@ -141,13 +143,13 @@ void DamageHook::attend_by_pages(int layer, const LayerTokens& tokens, OutputPar
 }
 
 void DamageHook::note_reads(int layer, const at::Tensor& q, std::int32_t position,
-                            std::span<const PageRead* const> reads, double scale) {
+                            std::span<const PageRead* const> reads, const AttentionScores& scores) {
   const std::int64_t n_pages = position / kPageSize, n_older = n_pages * kPageSize;  // before the query's own page
   if (n_pages == 0) return;
   const ModelConfig& config = model_.config();
   const at::Tensor k = keys_[layer].narrow(0, 0, n_older).to(at::kFloat).permute({1, 2, 0});  // [heads, dim, older]
   const at::Tensor by_group = q.to(at::kFloat).view({config.n_kv_heads, config.group_size(), config.head_dim});
-  const at::Tensor p = by_group.matmul(k).mul_(scale).softmax(-1);
+  const at::Tensor p = scores.score_(by_group.matmul(k)).softmax(-1);  // of what is on pages: no sink
   const at::Tensor pages =
       p.view({config.n_kv_heads, config.group_size(), n_pages, kPageSize}).sum(-1).mean(1).cpu().contiguous();
   for (const PageRead* read : reads) {

@@ -84,7 +84,7 @@ at::Tensor PrefillHook::attend(int layer, const LayerTokens& tokens) {
   }
   const at::Tensor lse = is_local ? at::Tensor() : room_for_lse(q);
   const at::Tensor o =
-      ops::lifetime_attention(q, {keys, values, facts.evict_at, facts.position}, first_, tokens.scale, lse);
+      ops::lifetime_attention(q, {keys, values, facts.evict_at, facts.position}, first_, tokens.scores, lse);
   std::vector<std::int32_t> n_slots;
   for (int i = 0; i < n_kv_heads_; ++i) n_slots.push_back(head(layer, i).n_slots());
   state_.cache.set_slots(layer, n_slots);
@@ -131,10 +131,10 @@ at::Tensor PrefillHook::attend_dense(int layer, const LayerTokens& tokens) {
   ops::append_many(state_.cache.view(layer), tokens.k, tokens.v, dense_slot_, positions_);
   const SlotCache::Rows all = state_.cache.rows(layer, static_cast<int>(first_ + n_));
   if (!wants_attention_) {
-    return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, all.k, all.v, first_, tokens.scale);
+    return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, all.k, all.v, first_, tokens.scores);
   }
   const at::Tensor lse = room_for_lse(tokens.q);
-  const at::Tensor o = ops::lifetime_attention(tokens.q, {all.k, all.v}, first_, tokens.scale, lse);
+  const at::Tensor o = ops::lifetime_attention(tokens.q, {all.k, all.v}, first_, tokens.scores, lse);
   tell_attention(layer, tokens.q, all.k, lse, first_);
   return o;
 }

@@ -66,13 +66,13 @@ class ColumnHook final : public AttentionHook {
     values.narrow(1, first_, n).copy_(tokens.v.transpose(0, 1));
     if (layer < request_.layer) {
       const int n_kv_heads = model_.config().n_kv_heads;
-      return dense_attention(choose_dense_backend(tokens.q, n_kv_heads), tokens.q, keys, values, first_, tokens.scale,
+      return dense_attention(choose_dense_backend(tokens.q, n_kv_heads), tokens.q, keys, values, first_, tokens.scores,
                              tokens.window);
     }
     const at::Tensor lse = at::empty({tokens.q.size(1), n}, columns_.options());
     const std::int64_t n_seen = first_ + n;
     const ops::KeysInSight seen = in_window(keys.narrow(1, 0, n_seen), values.narrow(1, 0, n_seen), tokens.window);
-    ops::lifetime_attention(tokens.q, seen, first_, tokens.scale, lse);
+    ops::lifetime_attention(tokens.q, seen, first_, tokens.scores, lse);
     keep(tokens, keys, lse);
     return {};
   }
@@ -81,7 +81,7 @@ class ColumnHook final : public AttentionHook {
   at::Tensor take() const { return columns_.cpu().contiguous(); }
 
  private:
-  /// p = exp(scale q . k_t - lse) of this chunk's queries, lse [n_heads, n].
+  /// p = exp(score of q . k_t - lse) of this chunk's queries, lse [n_heads, n].
   void keep(const LayerTokens& tokens, const at::Tensor& keys, const at::Tensor& lse) {
     const std::int64_t n = tokens.q.size(0), group = model_.config().group_size();
     const at::Tensor queries = tokens.q.to(at::kFloat).transpose(0, 1);  // [n_heads, n, d]
@@ -89,7 +89,7 @@ class ColumnHook final : public AttentionHook {
       const std::int64_t token = request_.tokens[i], begin = std::max<std::int64_t>(0, token - first_);
       if (begin >= n) continue;
       const at::Tensor key = keys.select(1, token).to(at::kFloat).repeat_interleave(group, 0);  // [n_heads, d]
-      const at::Tensor logits = queries.matmul(key.unsqueeze(2)).squeeze(2) * tokens.scale;
+      const at::Tensor logits = tokens.scores.score_(queries.matmul(key.unsqueeze(2)).squeeze(2));
       columns_[static_cast<std::int64_t>(i)]
           .narrow(1, first_ + begin, n - begin)
           .copy_((logits - lse).narrow(1, begin, n - begin).exp());

@@ -99,8 +99,8 @@ void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& i
                 place_of(x.device()));
 }
 
-at::Tensor lifetime_attention(const at::Tensor& q, const KeysInSight& keys, std::int64_t q_start, double scale,
-                              const at::Tensor& lse) {
+at::Tensor lifetime_attention(const at::Tensor& q, const KeysInSight& keys, std::int64_t q_start,
+                              const AttentionScores& scores, const at::Tensor& lse) {
   const auto& [k, v, evict_at, position] = keys;
   check(q, "q");
   TORCH_CHECK(k.device() == q.device() && v.device() == q.device(), "keys and queries are on different devices");
@@ -112,6 +112,7 @@ at::Tensor lifetime_attention(const at::Tensor& q, const KeysInSight& keys, std:
     check(facts, q, "facts of keys");
     TORCH_CHECK(facts.size(0) == k.size(0) && facts.size(1) == kv_len, "facts of keys are not [n_kv_heads, n]");
   }
+  if (scores.sink.defined()) check(scores.sink, q, "sink");
   at::Tensor o = at::empty_like(q);
   kernels::lifetime_attention({.q = q.data_ptr(),
                                .k = k.data_ptr(),
@@ -125,17 +126,18 @@ at::Tensor lifetime_attention(const at::Tensor& q, const KeysInSight& keys, std:
                                .n_heads = static_cast<int>(q.size(1)),
                                .n_kv_heads = static_cast<int>(k.size(0)),
                                .head_dim = static_cast<int>(q.size(2)),
-                               .scale = static_cast<float>(scale),
+                               .scale = static_cast<float>(scores.scale),
                                .dtype = kernel_dtype(q.scalar_type()),
                                .k_position = data_or_null<std::int32_t>(position),
                                .kv_token_stride = k.stride(1),
-                               .kv_head_stride = k.stride(0)},
+                               .kv_head_stride = k.stride(0),
+                               .variant = scores.variant()},
                               place_of(q.device()));
   return o;
 }
 
 void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const FutureMasses& masses,
-                      std::int64_t q_start, double scale, int window, std::int64_t look_ahead) {
+                      std::int64_t q_start, const AttentionScores& scores, int window, std::int64_t look_ahead) {
   check(q, "q");
   check(k, q, "k");
   check(lse, q, "lse");
@@ -162,8 +164,9 @@ void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor
                              .head_dim = static_cast<int>(q.size(2)),
                              .window = window,
                              .look_ahead = look_ahead,
-                             .scale = static_cast<float>(scale),
-                             .dtype = kernel_dtype(q.scalar_type())},
+                             .scale = static_cast<float>(scores.scale),
+                             .dtype = kernel_dtype(q.scalar_type()),
+                             .soft_cap = static_cast<float>(scores.soft_cap)},
                             place_of(q.device()));
 }
 

@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include "engine/model/attention_scores.h"
 #include "engine/model/place.h"
 #include "kernels/slot_cache.h"
 
@@ -38,8 +39,8 @@ struct KeysInSight {
 /// Causal attention under lifetimes of q [q_len, n_heads, head_dim] at positions q_start ... Without positions of keys
 /// those from q_start + q_len on are not looked at. lse: [n_heads, q_len] float32, filled, or undefined.
 /// -> [q_len, n_heads, head_dim].
-at::Tensor lifetime_attention(const at::Tensor& q, const KeysInSight& keys, std::int64_t q_start, double scale,
-                              const at::Tensor& lse = {});
+at::Tensor lifetime_attention(const at::Tensor& q, const KeysInSight& keys, std::int64_t q_start,
+                              const AttentionScores& scores, const at::Tensor& lse = {});
 
 /// What keys get from later queries, each [n_heads, stride] float32: sums of probabilities, and unless undefined sums of
 /// their squares and the greatest of them.
@@ -48,7 +49,7 @@ struct FutureMasses {
 };
 /// Adds what queries q_start ... give (kernels/future_attention.h).
 void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const FutureMasses& masses,
-                      std::int64_t q_start, double scale, int window, std::int64_t look_ahead = 0);
+                      std::int64_t q_start, const AttentionScores& scores, int window, std::int64_t look_ahead = 0);
 
 /// k, v: [n, n_kv_heads, head_dim] into slot [n_kv_heads, n] int32 (-1: not kept), position [n] int32.
 void append_many(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,

@@ -17,7 +17,7 @@ class PromptLayer {
         layer_(config.layers[static_cast<std::size_t>(index)]),
         weights_(weights.layers[static_cast<std::size_t>(index)]),
         gate_channel_(weights.gate_channel),
-        scale_(config.attention_scale(index)),
+        scores_(attention_scores(config, weights, index)),
         x_(x),
         positions_(positions),
         keeps_unrotated_(keeps_unrotated) {}
@@ -41,7 +41,7 @@ class PromptLayer {
             .q = heads(0, q_rows, config_.n_heads),
             .k = heads(q_rows, kv_rows, config_.n_kv_heads),
             .v = heads(q_rows + kv_rows, kv_rows, config_.n_kv_heads),
-            .scale = scale_,
+            .scores = scores_,
             .window = layer_.window};
   }
   void norm_heads(LayerTokens& tokens) const {
@@ -79,7 +79,7 @@ class PromptLayer {
   const LayerConfig& layer_;
   const LayerWeights& weights_;
   int gate_channel_;
-  double scale_;
+  AttentionScores scores_;
   at::Tensor& x_;
   const at::Tensor& positions_;
   bool keeps_unrotated_;

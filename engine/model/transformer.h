@@ -13,7 +13,7 @@ struct LayerTokens {
   at::Tensor q_unrotated;  // [n, n_heads, head_dim] after the model's own norm; undefined unless asked for
   at::Tensor k_unrotated;  // [n, n_kv_heads, head_dim] likewise
   at::Tensor q, k, v;      // q [n, n_heads, head_dim], k and v [n, n_kv_heads, head_dim]; q and k rotated
-  double scale = 0;        // of q . k
+  AttentionScores scores;  // how q . k becomes weights
   int window = 0;          // newest keys that a query of the layer sees, LayerConfig::window; 0: all
 };
 

@@ -65,6 +65,7 @@ void plan_layer(const ModelConfig& config, int index, LayerWeights& out, Plan& p
     plan.add(out.q_norm, {part(names.q_norm, {head_dim})});
     plan.add(out.k_norm, {part(names.k_norm, {head_dim})});
   }
+  if (layer.attention.has_sink) plan.add(out.sink, {part(names.sink, {config.n_heads}, "")});
   plan.add(out.o_proj, {part(names.o, {hidden, q_rows})});
   plan.add(out.post_norm, {part(names.post_norm, {hidden})});
   plan.add(out.gate_up, {part(names.gate, {ff, hidden}), part(names.up, {ff, hidden})});
@@ -121,6 +122,11 @@ kernels::DType kernel_dtype(at::ScalarType dtype) {
   return dtype == at::kFloat ? kernels::DType::f32 : kernels::DType::bf16;
 }
 
+AttentionScores attention_scores(const ModelConfig& config, const Weights& weights, int layer) {
+  const auto index = static_cast<std::size_t>(layer);
+  return {config.attention_scale(layer), config.layers[index].attention.soft_cap, weights.layers[index].sink};
+}
+
 Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Device device, at::ScalarType dtype) {
   check_layers(config, "model");
   Weights weights;
@@ -140,6 +146,9 @@ Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Devi
   plan.execute(reader, weights);
   if (config.tie_word_embeddings) weights.lm_head = weights.embed;
   fold_norm_offset(config, weights);
+  for (LayerWeights& layer : weights.layers) {
+    if (layer.sink.defined()) layer.sink = layer.sink.to(at::kFloat);  // as the kernels read it, whatever the dtype
+  }
   set_rotations(config, weights);
   return weights;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/core/files/weights/model_config.h"
+#include "engine/model/attention_scores.h"
 #include "kernels/dtype.h"
 
 namespace kvscope::engine {
@@ -23,6 +24,7 @@ struct LayerWeights {
   at::Tensor gate_up;     // [2 intermediate, hidden] gate and up stacked
   at::Tensor down;        // [hidden, intermediate]
 
+  at::Tensor sink;                              // [n_heads] float32, undefined for a layer without
   at::Tensor attention_out_norm, mlp_out_norm;  // [hidden], undefined for a layer without norms around
 
   at::Tensor inv_freq;          // [head_dim / 2] float32
@@ -41,6 +43,8 @@ struct Weights {
 };
 
 kernels::DType kernel_dtype(at::ScalarType dtype);
+
+AttentionScores attention_scores(const ModelConfig& config, const Weights& weights, int layer);
 
 /// Gives the tensor of a Hugging Face name ("model.layers.0.self_attn.q_proj.weight") on the CPU, of any float dtype.
 using TensorSource = std::function<at::Tensor(const std::string& name, const std::vector<std::int64_t>& shape)>;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/jobs/train/decoder_module.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
 #include "tests/engine/small_model.h"
@@ -50,6 +51,7 @@ TEST_CASE("everything that a layer is configured with has its effect", "[engine]
       [](LayerConfig& layer) { layer.rope_theta = 600; },
       [](LayerConfig& layer) { layer.rope_scaling = {.kind = RopeKind::linear, .factor = 2}; },
       [](LayerConfig& layer) { layer.attention.scale = 0.3; },
+      [](LayerConfig& layer) { layer.attention.soft_cap = 1; },
   };
   for (const auto& change : changes) {
     CAPTURE(&change - changes);
@@ -58,6 +60,57 @@ TEST_CASE("everything that a layer is configured with has its effect", "[engine]
     CHECK(test::relative_difference(logits(other, 1), expected) > 1e-3);
     CHECK(test::relative_difference(logits(other, kTokens), logits(other, 1)) < 1e-4);
   }
+}
+
+/// Logits after the last of `ids` with attention as transformers writes it: a whole matrix of scores in double, capped,
+/// the sink logits one more column that is dropped after the softmax.
+std::vector<float> logits_by_matrix(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids) {
+  struct Hook final : engine::AttentionHook {
+    at::Tensor attend(int, const engine::LayerTokens& t) override {
+      const std::int64_t n = t.q.size(0), n_heads = t.q.size(1), group = n_heads / t.k.size(1);
+      const auto heads = [](const at::Tensor& x, std::int64_t times) {  // [n_heads, n, head_dim]
+        return x.to(at::kDouble).transpose(0, 1).repeat_interleave(times, 0);
+      };
+      at::Tensor s = heads(t.q, 1).matmul(heads(t.k, group).transpose(1, 2)) * t.scores.scale;
+      if (t.scores.soft_cap > 0) s = at::tanh(s / t.scores.soft_cap) * t.scores.soft_cap;
+      s.masked_fill_(at::ones({n, n}, at::kBool).triu(1), -INFINITY);
+      const at::Tensor sink = t.scores.sink.to(at::kDouble).view({n_heads, 1, 1}).expand({n_heads, n, 1});
+      const at::Tensor p = at::cat({s, sink}, -1).softmax(-1).narrow(-1, 0, n);
+      return p.matmul(heads(t.v, group)).transpose(0, 1).to(t.q.scalar_type()).contiguous();
+    }
+  } hook;
+  const auto n = static_cast<std::int64_t>(ids.size());
+  const at::Tensor hidden =
+      engine::forward(model.config(), model.weights(), engine::ids_tensor(model.weights(), ids.data(), n), 0, hook);
+  const at::Tensor last = engine::logits_of(model.weights(), hidden.narrow(0, n - 1, 1).contiguous()).contiguous();
+  return {last.data_ptr<float>(), last.data_ptr<float>() + last.numel()};
+}
+
+TEST_CASE("a soft cap and sink logits: a prompt at once, token by token and a matrix of scores are the same model",
+          "[engine][layers][variant]") {
+  const ModelConfig config = test::small_variant_config();
+  const engine::LoadedModel model = engine::LoadedModel::random(config, 3, {"cpu", "float32"});
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, config.vocab_size, 4);
+  const std::vector<float> expected = logits_by_matrix(model, ids);
+  const int prompt_len = GENERATE(1, 40, kTokens);
+  // float32 against float32 with attention in double: two layers of sums of 128 terms.
+  CHECK(test::relative_difference(test::feed(model, ids, prompt_len, "full").logits, expected) < 1e-4);
+  CHECK(test::relative_difference(logits(test::small_config(), kTokens), expected) > 1e-2);
+}
+
+TEST_CASE("a sink logit of -inf in every head is none, one of 0 has its effect", "[engine][layers][variant]") {
+  ModelConfig config = test::small_config();
+  const auto logits_with = [&](bool has_sink, float sink) {
+    for (LayerConfig& layer : config.layers) layer.attention.has_sink = has_sink;
+    const engine::LoadedModel model = engine::LoadedModel::random(config, 3, {"cpu", "float32"});
+    for (const engine::LayerWeights& layer : model.weights().layers) {
+      if (layer.sink.defined()) at::Tensor(layer.sink).fill_(sink);
+    }
+    return test::feed(model, test::some_ids(kTokens, config.vocab_size, 4), 40, "full").logits;
+  };
+  const std::vector<float> plain = logits_with(false, 0);
+  CHECK(logits_with(true, -INFINITY) == plain);  // the same bits: nothing is added to the denominator
+  CHECK(test::relative_difference(logits_with(true, 0), plain) > 1e-3);
 }
 
 TEST_CASE("what nothing computes of a layer is refused by its name", "[engine][layers]") {
@@ -70,10 +123,16 @@ TEST_CASE("what nothing computes of a layer is refused by its name", "[engine][l
              Catch::StartsWith("model: layer 1: norms after attention and MLP, which is not supported"));
   CHECK_THAT(refusal([](LayerConfig& layer) { layer.activation = MlpActivation::gelu_tanh; }),
              Catch::StartsWith("model: layer 1: an MLP with gelu_pytorch_tanh"));
-  CHECK_THAT(refusal([](LayerConfig& layer) { layer.attention.soft_cap = 50; }),
-             Catch::StartsWith("model: layer 1: a soft cap of attention scores, which is not supported"));
-  CHECK_THAT(refusal([](LayerConfig& layer) { layer.attention.has_sink = true; }),
-             Catch::StartsWith("model: layer 1: a sink logit of attention"));
+}
+
+TEST_CASE("what computes no soft cap and no sink logit refuses a model that has one", "[engine][layers][variant]") {
+  const ModelConfig config = test::small_variant_config();
+  const engine::LoadedModel model = engine::LoadedModel::random(config, 3, {"cpu", "float32"});
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, config.vocab_size, 4);
+  CHECK_THAT(test::error_of([&] { test::feed(model, ids, 40, "expected-attention:budget=40"); }),
+             Catch::StartsWith("model: layer 0: a sink logit of attention; expected attention without it"));
+  CHECK_THAT(test::error_of([&] { engine::DecoderModule(config, 16, at::kCPU, at::kFloat, /*trained=*/false); }),
+             Catch::StartsWith("model: layer 0: a sink logit of attention"));
 }
 
 TEST_CASE("twice the queries under half the scale are the same attention, to the last bit", "[engine][layers]") {
@@ -92,7 +151,7 @@ TEST_CASE("twice the queries under half the scale are the same attention, to the
         c10::kCPU, at::kFloat);
     struct Hook final : engine::AttentionHook {
       at::Tensor attend(int, const engine::LayerTokens& t) override {
-        return engine::ops::lifetime_attention(t.q, {t.k.transpose(0, 1), t.v.transpose(0, 1)}, 0, t.scale);
+        return engine::ops::lifetime_attention(t.q, {t.k.transpose(0, 1), t.v.transpose(0, 1)}, 0, t.scores);
       }
     } hook;
     const std::vector<std::int32_t> ids = test::some_ids(kTokens, config.vocab_size, 4);

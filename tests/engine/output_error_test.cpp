@@ -61,10 +61,10 @@ class LoopHook final : public engine::AttentionHook {
       for (int head = 0; head < q.n_heads; ++head) {
         const auto at = static_cast<std::size_t>(head) * q.dim;
         const auto over = [&](bool all, double* o) {
-          double z = 0;
+          double z = test::sink_weight(tokens.scores, head);
           for (int t = 0; t <= query; ++t) {
             if (!all && !seen(layer, head / group, query, t)) continue;
-            const double p = std::exp(tokens.scale * test::dot(q.at(query, head), k.at(t, head / group), q.dim));
+            const double p = test::weight_of(tokens.scores, test::dot(q.at(query, head), k.at(t, head / group), q.dim));
             z += p;
             for (int c = 0; c < q.dim; ++c) o[c] += p * v.at(t, head / group)[c];
           }
@@ -80,7 +80,7 @@ class LoopHook final : public engine::AttentionHook {
       }
       layers[layer][query] = row_of(weight, full, lost, lossy, group * q.dim);
       for (int head = 0; head < k.n_heads; ++head)
-        add_read_mass(layers[layer][query], q, k, layer, head, query, tokens.scale);
+        add_read_mass(layers[layer][query], q, k, layer, head, query, tokens.scores);
     }
     return out.to(tokens.q.scalar_type()).to(tokens.q.device());
   }
@@ -94,7 +94,8 @@ class LoopHook final : public engine::AttentionHook {
   }
 
   /// Of the pages before the query's own, the share of attention on those it read, mean over the group, and on the best.
-  void add_read_mass(Row& row, const Rows& q, const Rows& k, int layer, int kv_head, int query, double scale) const {
+  void add_read_mass(Row& row, const Rows& q, const Rows& k, int layer, int kv_head, int query,
+                     const engine::AttentionScores& scores) const {
     const auto read = pages_.find({query, layer, kv_head});
     const int n_pages = query / 16, group = q.n_heads / k.n_heads;
     row.read_mass.push_back(NAN), row.best_read_mass.push_back(NAN);
@@ -104,7 +105,7 @@ class LoopHook final : public engine::AttentionHook {
       Vector page(share.size());
       double all = 0;
       for (int t = 0; t < 16 * n_pages; ++t) {
-        const double p = std::exp(scale * test::dot(q.at(query, head), k.at(t, kv_head), q.dim));
+        const double p = test::weight_of(scores, test::dot(q.at(query, head), k.at(t, kv_head), q.dim));
         page[static_cast<std::size_t>(t / 16)] += p;
         all += p;
       }
@@ -236,6 +237,18 @@ TEST_CASE("output error holds in every family of models", "[engine][output_error
   CAPTURE(family);
   const LoadedModel model = model_of(family);
   check_against_loops(model, measured_run(model, "streaming:sinks=4,window=32"), 1e-3);
+}
+
+TEST_CASE("output error holds under soft caps and sink logits", "[engine][output_error][variant]") {
+  const std::string policy = GENERATE(as<std::string>{}, "streaming:sinks=4,window=32", "tova:budget=40",
+                                      "h2o:budget=40,window=16", "snapkv:budget=48,window=16", "quest:read=32,dense=1");
+  CAPTURE(policy);
+  const LoadedModel model = LoadedModel::random(test::small_variant_config(), 5, {"cpu", "float32"}, 16);
+  const RunRecord run = measured_run(model, policy);
+  check_against_loops(model, run, 1e-3);
+  std::vector<float> logprobs;
+  measure_output_error(model, run, {}, &logprobs);
+  for (std::size_t i = 1; i < logprobs.size(); ++i) REQUIRE(std::abs(logprobs[i] - run.logprobs[i]) < 1e-4);
 }
 
 TEST_CASE("output error goes over the border of a chunk", "[engine][output_error]") {

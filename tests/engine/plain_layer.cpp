@@ -65,6 +65,15 @@ std::vector<PlainLayer> dense_layers(const engine::LoadedModel& model, const std
 
 double dot(const double* a, const double* b, int n) { return std::inner_product(a, a + n, b, 0.0); }
 
+double weight_of(const engine::AttentionScores& scores, double product) {
+  const double score = scores.scale * product, cap = scores.soft_cap;
+  return std::exp(cap > 0 ? cap * std::tanh(score / cap) : score);
+}
+
+double sink_weight(const engine::AttentionScores& scores, int head) {
+  return scores.sink.defined() ? std::exp(scores.sink[head].item<double>()) : 0;
+}
+
 std::vector<double> attention(const PlainLayer& layer, int query, int head, const std::vector<int>& keys) {
   std::vector<double> p;
   double sum = 0;

@@ -32,6 +32,9 @@ PlainLayer plain_layer(const engine::LayerTokens& tokens);
 std::vector<PlainLayer> dense_layers(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids);
 
 double dot(const double* a, const double* b, int n);
+/// exp of the score of a product q . k, and of the sink logit of a query head: 0 without (kernels/score_variant.h).
+double weight_of(const engine::AttentionScores& scores, double product);
+double sink_weight(const engine::AttentionScores& scores, int head);
 /// Softmax over `keys`, positions; 0 for those behind the query.
 std::vector<double> attention(const PlainLayer& layer, int query, int head, const std::vector<int>& keys);
 /// The n of greatest worth; of equals the earlier.

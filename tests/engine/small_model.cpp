@@ -25,6 +25,13 @@ ModelConfig small_config() {
   return config;
 }
 
+ModelConfig small_variant_config() {
+  ModelConfig config = small_config();
+  config.layers[0].attention.soft_cap = 1;
+  for (LayerConfig& layer : config.layers) layer.attention.has_sink = true;
+  return config;
+}
+
 engine::LoadedModel small_model(std::uint64_t seed, int scorer_window, const std::string& device) {
   return engine::LoadedModel::random(small_config(), seed, {device, "float32"}, scorer_window);
 }

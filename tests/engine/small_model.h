@@ -12,6 +12,10 @@ namespace kvscope::test {
 /// 2 layers of 4 query and 2 KV heads of 64 features, vocabulary 512, context 1024.
 ModelConfig small_config();
 
+/// The same with attention that is not plain: a soft cap of 1 on its scores (their deviation is about 1) and sink logits
+/// in layer 0, sink logits alone in layer 1.
+ModelConfig small_variant_config();
+
 /// A model of that shape whose scorer reads after `scorer_window` tokens. Float32.
 engine::LoadedModel small_model(std::uint64_t seed = 1, int scorer_window = 16, const std::string& device = "cpu");
 

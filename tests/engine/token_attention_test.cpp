@@ -7,6 +7,7 @@
 #include "engine/core/support/error.h"
 #include "engine/decode/dense_teacher.h"
 #include "engine/model/transformer.h"
+#include "tests/engine/plain_layer.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
@@ -26,11 +27,11 @@ class LoopHook final : public AttentionHook {
     for (std::int64_t h = 0; h < heads; ++h) {
       const std::int64_t group = h / (heads / kv_heads);
       for (std::int64_t i = 0; i < n; ++i) {
-        double sum = 0;
+        double sum = test::sink_weight(tokens.scores, static_cast<int>(h));
         for (std::int64_t t = 0; t <= i; ++t) {
           double dot = 0;
           for (std::int64_t c = 0; c < d; ++c) dot += qa[i][h][c] * ka[t][group][c];
-          sum += pa[h][i][t] = std::exp(dot * tokens.scale);
+          sum += pa[h][i][t] = test::weight_of(tokens.scores, dot);
         }
         for (std::int64_t t = 0; t <= i; ++t) {
           pa[h][i][t] /= sum;
@@ -47,7 +48,10 @@ class LoopHook final : public AttentionHook {
 TEST_CASE("attention of chosen tokens: every query's share is that of the whole softmax matrix",
           "[engine][attention]") {
   const int n = 70;
-  const LoadedModel model = test::small_model();
+  const bool is_plain = GENERATE(true, false);
+  const LoadedModel model =
+      is_plain ? test::small_model()
+               : LoadedModel::random(test::small_variant_config(), 1, {"cpu", "float32"}, /*scorer_window=*/16);
   const std::vector<std::int32_t> ids = test::some_ids(n);
   LoopHook hook;
   forward(model.config(), model.weights(), ids_tensor(model.weights(), ids.data(), n), 0, hook);
@@ -95,7 +99,9 @@ TEST_CASE("attention of chosen tokens: over all tokens each query's shares add u
 TEST_CASE("attention of chosen tokens: its mean over the queries behind the window is what the oracle goes by",
           "[engine][attention][oracle]") {
   const int n = 90, window = 16;
-  const LoadedModel model = test::small_model();
+  const bool is_plain = GENERATE(true, false);
+  const LoadedModel model =
+      is_plain ? test::small_model() : LoadedModel::random(test::small_variant_config(), 1, {"cpu", "float32"}, window);
   const std::vector<std::int32_t> ids = test::some_ids(n);
   DenseTeacher teacher(model, n, window, OracleSpec::parse("agg=max"));
   teacher.absorb(ids);

@@ -94,6 +94,7 @@ std::vector<NamedShape> tensor_shapes(const ModelConfig& c) {
     }
     if (layer.qk_norm) add(names.q_norm, {c.head_dim});
     if (layer.qk_norm) add(names.k_norm, {c.head_dim});
+    if (layer.attention.has_sink) add(names.sink, {c.n_heads}, "");
     add(names.o, {hidden, q});
     add(names.gate, {ff, hidden});
     add(names.up, {ff, hidden});

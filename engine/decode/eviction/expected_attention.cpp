@@ -2,6 +2,7 @@
 // seen so far, N(mu, Sigma) before rotation, at the positions to come.
 #include <algorithm>
 
+#include "engine/core/files/weights/kernel_limits.h"
 #include "engine/decode/eviction/observed_attention.h"
 
 namespace kvscope::engine {
@@ -67,6 +68,7 @@ class ExpectedAttention final : public AttentionMethod {
 
 ExpectedAttention::ExpectedAttention(SequenceState& state) : AttentionMethod(state), ring_(state, kObserved) {
   const ModelConfig& config = state.model.config();
+  require_plain_attention(config, "ExpectedAttention's estimate of it");
   const auto floats = at::TensorOptions().device(state.model.weights().device).dtype(at::kFloat);
   query_sum_ = at::zeros({config.n_layers, config.n_heads, config.head_dim}, floats);
   query_outer_ = at::zeros({config.n_layers, config.n_heads, config.head_dim, config.head_dim}, floats);

@@ -16,7 +16,7 @@ class H2o final : public LeastAttention {
     const at::Tensor mass = at::zeros({n_heads, n_keys}, lse.options());
     // By slot, not by position: whatever was before sees none of these queries ahead of it.
     ops::future_attention(q, k.transpose(0, 1).contiguous(), lse, {.sum = mass}, n_before,
-                          state_.model.config().attention_scale(layer), 0);
+                          attention_scores(state_.model.config(), state_.model.weights(), layer), 0);
     const at::Tensor sums = state_.cache.slot_priority(layer).narrow(1, 0, n_keys);
     sums.narrow(1, n_before, n_keys - n_before).zero_();  // of another token, if the slot had one
     sums.add_(mass.view({n_kv_heads, n_heads / n_kv_heads, n_keys}).mean(1));

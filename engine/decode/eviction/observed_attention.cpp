@@ -59,7 +59,8 @@ void LeastAttention::after_attention(const LayerStep& step) {
                            .position = step.position,
                            .n_heads = config.n_heads,
                            .scale = static_cast<float>(config.attention_scale(step.layer)),
-                           .rule = rule_},
+                           .rule = rule_,
+                           .soft_cap = static_cast<float>(config.layers[step.layer].attention.soft_cap)},
                           step.place);
 }
 
@@ -82,10 +83,10 @@ void LeastAttention::after_chunk(int n_tokens, StepFacts* facts) {
 }
 
 at::Tensor causal_probabilities(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_position,
-                                const at::Tensor& k_position, double scale) {
-  at::Tensor logits = at::matmul(q.to(at::kFloat), k.to(at::kFloat).t()).mul_(scale);
+                                const at::Tensor& k_position, const AttentionScores& scores) {
+  at::Tensor logits = scores.score_(at::matmul(q.to(at::kFloat), k.to(at::kFloat).t()));
   logits.masked_fill_(k_position.unsqueeze(0) > q_position.unsqueeze(1), -INFINITY);
-  return logits.softmax(-1);
+  return scores.weights_of(logits);
 }
 
 ObservedAttention::ObservedAttention(SequenceState& state, ReadObservation read)
@@ -107,6 +108,7 @@ at::Tensor ObservedAttention::scores(int layer, const OrderedLayer& tokens, int 
   const ModelConfig& config = state_.model.config();
   const auto [q, q_position] = ring_.newest(layer, observation_.n_queries, n_tokens);
   const std::int64_t n_queries = q.size(0);
+  const AttentionScores scores = attention_scores(config, state_.model.weights(), layer);
   at::Tensor out = at::zeros({config.n_kv_heads, tokens.most()}, tokens.k.options().dtype(at::kFloat));
   for (int head = 0; head < config.n_kv_heads; ++head) {
     const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
@@ -119,7 +121,7 @@ at::Tensor ObservedAttention::scores(int layer, const OrderedLayer& tokens, int 
     const int group = config.group_size();
     const at::Tensor p =
         causal_probabilities(q.narrow(1, head * group, group).transpose(0, 1), tokens.k[head].narrow(0, 0, n),
-                             q_position, k_position, config.attention_scale(layer))
+                             q_position, k_position, scores.of_heads(head * group, group))
             .narrow(2, 0, n_before);
     const at::Tensor score = observation_.group_max ? pool(p.amax(0).sum(0), observation_)
                                                     : pool(p.mean(1).contiguous(), observation_).mean(0);

@@ -63,9 +63,10 @@ using ReadObservation = Observation (*)(const PolicySpec& spec, const RetentionG
 Observation snapkv_observation(const PolicySpec& spec, const RetentionGeometry& geometry);
 Observation pool_observation(const PolicySpec& spec, const RetentionGeometry& geometry);
 
-/// Probabilities [group, queries, keys] of one KV head: softmax over the keys at positions <= the query's.
+/// Probabilities [group, queries, keys] of one KV head: softmax over the keys at positions <= the query's. `scores`: of
+/// the group's query heads.
 at::Tensor causal_probabilities(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_position,
-                                const at::Tensor& k_position, double scale);
+                                const at::Tensor& k_position, const AttentionScores& scores);
 
 /// A method that watches the newest queries.
 class ObservedAttention : public AttentionMethod {

@@ -25,6 +25,7 @@ class Tova final : public LeastAttention {
 at::Tensor Tova::prompt_scores(int layer, const OrderedLayer& tokens, int n_tokens) const {
   const ModelConfig& config = state_.model.config();
   const auto [q, q_position] = last_query_->newest(layer, 1, n_tokens);
+  const AttentionScores scores = attention_scores(config, state_.model.weights(), layer);
   at::Tensor sum = at::zeros({tokens.most()}, tokens.k.options().dtype(at::kFloat));
   for (int head = 0; head < config.n_kv_heads; ++head) {
     const int group = config.group_size();
@@ -32,7 +33,7 @@ at::Tensor Tova::prompt_scores(int layer, const OrderedLayer& tokens, int n_toke
     const auto n = static_cast<std::int64_t>(positions.size());
     const at::Tensor k_position = tokens.position[head].narrow(0, 0, n), k = tokens.k[head].narrow(0, 0, n);
     const at::Tensor p = causal_probabilities(q.narrow(1, head * group, group).transpose(0, 1), k, q_position,
-                                              k_position, config.attention_scale(layer));  // [group, 1, n]
+                                              k_position, scores.of_heads(head * group, group));  // [group, 1, n]
     sum.narrow(0, 0, k.size(0)).add_(p.select(1, 0).sum(0));
   }
   return sum.div_(config.n_heads).unsqueeze(0).expand({config.n_kv_heads, -1});

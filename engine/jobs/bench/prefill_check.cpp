@@ -38,7 +38,8 @@ class PlainHook final : public AttentionHook {
       policy_lifetimes(policy_.spec(), n_positions_, of_head, static_cast<std::int32_t>(n),
                        {evict_at.data_ptr<std::int32_t>() + head * n, length});
     }
-    return ops::lifetime_attention(q, {k.transpose(0, 1), v.transpose(0, 1), evict_at.to(q.device())}, 0, tokens.scale);
+    return ops::lifetime_attention(q, {k.transpose(0, 1), v.transpose(0, 1), evict_at.to(q.device())}, 0,
+                                   tokens.scores);
   }
 
  private:

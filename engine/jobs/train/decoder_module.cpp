@@ -61,6 +61,7 @@ DecoderModule::DecoderModule(const ModelConfig& config, int n_positions, at::Dev
                  .found = "layers that attend to a window alone (sliding_attention)",
                  .expected = "a model whose layers are all global, to be trained here"});
   check_layers(config, "model");
+  require_plain_attention(config, "training");
   const TensorNames& names = config.family->names;
   embedding_ = parameters_[weight_of(names.embedding)];
   output_ = config.tie_word_embeddings ? embedding_ : parameters_[weight_of(names.lm_head)];

@@ -27,8 +27,18 @@ void check_layers(const ModelConfig& config, const std::string& file) {
     if (layer.norms == NormPlacement::around) refuse_layer("norms after attention and MLP", "norms before them alone");
     if (layer.activation == MlpActivation::gelu_tanh)
       refuse_layer("an MLP with gelu_pytorch_tanh (hidden_act)", "\"silu\"");
-    if (layer.attention.soft_cap != 0) refuse_layer("a soft cap of attention scores", "none");
-    if (layer.attention.has_sink) refuse_layer("a sink logit of attention", "none");
+  }
+}
+
+void require_plain_attention(const ModelConfig& config, const std::string& use) {
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    const AttentionVariant& attention = config.layers[i].attention;
+    if (attention.soft_cap == 0 && !attention.has_sink) continue;
+    throw Error({.code = ExitCode::usage,
+                 .file = "model",
+                 .where = "layer " + std::to_string(i),
+                 .found = attention.has_sink ? "a sink logit of attention" : "a soft cap of attention scores",
+                 .expected = "attention without it, for " + use});
   }
 }
 

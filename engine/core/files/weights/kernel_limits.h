@@ -19,6 +19,8 @@ inline constexpr int kMaxHeads = 1024;
 
 /// Throws Error (bad input) that names the layer of `file` and what no kernel computes of its LayerConfig.
 void check_layers(const ModelConfig& config, const std::string& file);
+/// Throws Error (usage) for a model whose attention has a soft cap or sink logits; `use` is what computes neither.
+void require_plain_attention(const ModelConfig& config, const std::string& use);
 /// Throws Error (bad input) that names the field of `file`, a config.json, which no kernel takes. Calls check_layers().
 void check_kernels(const ModelConfig& config, const std::string& file);
 /// The same of the kernels on CUDA, which take less.

@@ -53,8 +53,8 @@ struct TensorNames {
   // within a layer
   const char *input_norm = "input_layernorm", *q = "self_attn.q_proj", *k = "self_attn.k_proj", *v = "self_attn.v_proj",
              *o = "self_attn.o_proj", *q_norm = "self_attn.q_norm", *k_norm = "self_attn.k_norm",
-             *post_norm = "post_attention_layernorm", *gate = "mlp.gate_proj", *up = "mlp.up_proj",
-             *down = "mlp.down_proj";
+             *sink = "self_attn.sinks", *post_norm = "post_attention_layernorm", *gate = "mlp.gate_proj",
+             *up = "mlp.up_proj", *down = "mlp.down_proj";
 
   /// "model.layers.3.self_attn.q_proj.weight"
   std::string in_layer(int layer, const char* part, const char* kind = ".weight") const;
