@@ -11,18 +11,24 @@ namespace {
 
 struct FormOf {
   std::string_view command, title;
-  std::vector<std::string_view> positionals, main;
+  std::vector<std::pair<std::string_view, std::string_view>> positionals;  // name and help
+  std::vector<std::string_view> main;
 };
+
+constexpr std::pair<std::string_view, std::string_view> kModel = {"MODEL", "a model's folder or name"};
 
 /// What the window gives by itself, or what makes no sense in a form.
 constexpr auto kLeftOut = std::to_array<std::string_view>({"quiet", "json", "format", "dry-run"});
 
 const std::vector<FormOf>& forms() {
   static const std::vector<FormOf> list = {
-      {"sweep", "Sweep", {"RECIPE"}, {"o", "jobs"}},
-      {"hybrid", "Hybrid heads", {"MODEL"}, {"texts", "signal", "policy", "strategies", "shares", "o"}},
-      {"eval", "Evaluation", {"MODEL"}, {"tasks", "policies", "texts", "questions", "o"}},
-      {"capture", "Capture", {"MODEL", "PROMPTS"}, {"policy", "max-tokens", "o"}},
+      {"sweep", "Sweep", {{"RECIPE", "policies, texts and tasks (.json)"}}, {"o", "jobs"}},
+      {"hybrid", "Hybrid heads", {kModel}, {"texts", "signal", "policy", "strategies", "shares", "o"}},
+      {"eval", "Evaluation", {kModel}, {"tasks", "policies", "texts", "questions", "o"}},
+      {"capture",
+       "Capture",
+       {kModel, {"PROMPTS", "one prompt per line (.jsonl or text), or a folder of .txt files"}},
+       {"policy", "max-tokens", "o"}},
   };
   return list;
 }
@@ -35,10 +41,10 @@ std::vector<StudyForm> study_forms() {
     const CommandSpec& spec = *find_command(of.command);
     StudyForm form{
         .command = std::string(of.command), .title = std::string(of.title), .summary = std::string(spec.summary)};
-    for (const std::string_view name : of.positionals)
+    for (const auto& [name, help] : of.positionals)
       form.fields.push_back({.name = std::string(name),
                              .value = std::string(name),
-                             .help = std::string(spec.synopsis),
+                             .help = std::string(help),
                              .is_positional = true,
                              .is_main = true});
     for (const OptionSpec& option : spec.options) {

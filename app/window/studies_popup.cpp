@@ -4,6 +4,7 @@
 #include <imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <string>
 
@@ -82,7 +83,10 @@ const StudyForm& draw_kinds(Panel& panel) {
 void draw_field(Panel& panel, const StudyField& field, std::string& text) {
   ImGui::PushID(field.name.c_str());
   ImGui::AlignTextToFramePadding();
-  views::text_in(panel.theme().palette.text, field.name == "o" ? "output" : field.name);
+  std::string label = field.name == "o" ? "output" : field.name;
+  if (field.is_positional)
+    std::ranges::transform(label, label.begin(), [](unsigned char c) { return std::tolower(c); });
+  views::text_in(panel.theme().palette.text, label);
   tooltip(panel, field.help);
   ImGui::SameLine(panel.px(kNameWidth));
   const std::string item = "studies.field." + field.name;
