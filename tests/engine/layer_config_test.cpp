@@ -5,8 +5,10 @@
 #include "engine/jobs/train/decoder_module.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
+#include "kernels/device.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/skip.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
 namespace kvscope {
@@ -96,6 +98,21 @@ TEST_CASE("a soft cap and sink logits: a prompt at once, token by token and a ma
   // float32 against float32 with attention in double: two layers of sums of 128 terms.
   CHECK(test::relative_difference(test::feed(model, ids, prompt_len, "full").logits, expected) < 1e-4);
   CHECK(test::relative_difference(logits(test::small_config(), kTokens), expected) > 1e-2);
+}
+
+TEST_CASE("on CUDA a soft cap and sink logits give the logits of the CPU", "[engine][layers][variant][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  const std::string policy = GENERATE(as<std::string>{}, "full", "streaming:sinks=4,window=32");
+  const int prompt_len = GENERATE(1, 40, kTokens);
+  CAPTURE(policy, prompt_len);
+  const ModelConfig config = test::small_variant_config();
+  const auto logits_on = [&](const char* device, const char* dtype) {
+    const engine::LoadedModel model = engine::LoadedModel::random(config, 3, {device, dtype});
+    return test::feed(model, test::some_ids(kTokens, config.vocab_size, 4), prompt_len, policy).logits;
+  };
+  const std::vector<float> expected = logits_on("cpu", "float32");
+  CHECK(test::relative_difference(logits_on("cuda", "float32"), expected) < 1e-4);   // float32 sums in another order
+  CHECK(test::relative_difference(logits_on("cuda", "bfloat16"), expected) < 0.05);  // 8 bits, two layers
 }
 
 TEST_CASE("a sink logit of -inf in every head is none, one of 0 has its effect", "[engine][layers][variant]") {
