@@ -10,6 +10,7 @@
 #include "app/studies/eval/eval_table.h"
 #include "app/studies/eval/evaluate.h"
 #include "app/support/paths.h"
+#include "app/support/split.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 
@@ -40,28 +41,16 @@ constexpr OptionSpec kEvalOptions[] = {
     {"json", "", "same as --format json"},
 };
 
-/// Without blanks around them, empty ones left out.
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    const std::size_t first = text.find_first_not_of(' ', at);
-    if (first < end) parts.push_back(text.substr(first, text.find_last_not_of(' ', end - 1) + 1 - first));
-    at = end + 1;
-  }
-  return parts;
-}
-
-EvalRequest request_of(const Arguments& arguments) {
+EvalRequest request_of(const Arguments& arguments, const EngineJobOptions& engine) {
   EvalRequest request;
-  request.model = model_for(engine_options(arguments), arguments.positionals()[0]);
+  request.model = model_for(engine, arguments.positionals()[0]);
   request.device = arguments.text("device", request.device);
   request.dtype = arguments.text("dtype", request.dtype);
-  request.tasks = split(arguments.text("tasks"), ',');
-  request.policies = split(arguments.text("policies"), ';');
+  request.tasks = split(arguments.text("tasks"), ',', " ");
+  request.policies = split(arguments.text("policies"), ';', " ");
   std::vector<PolicySpec> policies;
   for (const std::string& text : request.policies) policies.push_back(PolicySpec::parse(text));
-  request.gates = gates_for(engine_options(arguments), request.model, policies);
+  request.gates = gates_for(engine, request.model, policies);
   request.sweep = arguments.has("sweep");
   request.texts = arguments.texts("texts");
   request.questions = static_cast<int>(arguments.integer("questions", request.questions, 1, 100'000));
@@ -73,17 +62,14 @@ EvalRequest request_of(const Arguments& arguments) {
   request.chat = arguments.has("chat");
   request.oracle = arguments.has("oracle");
   request.output_error = arguments.has("output-error");
-  if (request.filler.empty()) {
-    const auto text = shipped_folder("samples") / "prompts" / "heldout.txt";
-    std::error_code error;
-    if (std::filesystem::exists(text, error)) request.filler = text.string();
-  }
+  if (request.filler.empty()) request.filler = heldout_text().string();
   return request;
 }
 
 int eval(const Arguments& arguments) {
   const TableFormat format = table_format(arguments.has("json") ? "json" : arguments.text("format", "text"));
-  EvalRequest request = request_of(arguments);
+  const EngineJobOptions engine = engine_options(arguments);
+  EvalRequest request = request_of(arguments, engine);
   if (arguments.has("o")) {
     std::vector<std::filesystem::path> inputs(request.texts.begin(), request.texts.end());
     inputs.emplace_back(request.filler);
@@ -91,7 +77,7 @@ int eval(const Arguments& arguments) {
   }
   EvalJournal file(arguments.text("o"), request);
   request.done = file.done();
-  EngineJob job(engine_options(arguments));
+  EngineJob job(engine);
   const bool is_whole = evaluate(job, request,
                                  {.facts = [&](const EvalFacts& facts) { file.begin(facts); },
                                   .answer = [&](const EvalAnswer& answer) { file.append(answer); }});

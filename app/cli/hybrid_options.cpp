@@ -5,23 +5,13 @@
 #include <iterator>
 #include <set>
 
+#include "app/support/split.h"
 #include "app/support/usage.h"
 
 namespace kvscope::app {
 namespace {
 
 constexpr std::int64_t kMostPlanTokens = 1 << 24;
-
-std::vector<std::string> list_of(const Arguments& arguments, std::string_view name, const std::string& fallback) {
-  const std::string text = arguments.text(name, fallback);
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    if (end > at) parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
 
 /// "0.3" or "30%".
 double share_of(const std::string& text) {
@@ -110,15 +100,15 @@ HybridPlan hybrid_plan(const Arguments& arguments, const EngineJobOptions& engin
   if (arguments.has("sinks")) plan.n_sink = whole("sinks", 0, 0, kMostPlanTokens);
   if (arguments.has("window")) plan.window = whole("window", 0, 1, kMostPlanTokens);
   if (arguments.has("bytes")) plan.most_bytes = arguments.real("bytes", 0, 0, 1e18);
-  plan.tasks = list_of(arguments, "tasks", "");
+  plan.tasks = split(arguments.text("tasks", ""), ',');
   const std::string again = arguments.text("again", "on");
   if (again != "on" && again != "off") usage_error("--again", "'" + again + "'", "on or off");
   plan.again = again == "on";
   read_signal(arguments.text("signal", "density"), plan);
-  read_strategies(list_of(arguments, "strategies", "a,b,c,d"), plan);
-  for (const std::string& text : list_of(arguments, "shares", "10%,20%,30%,40%,50%"))
+  read_strategies(split(arguments.text("strategies", "a,b,c,d"), ','), plan);
+  for (const std::string& text : split(arguments.text("shares", "10%,20%,30%,40%,50%"), ','))
     plan.shares.push_back(share_of(text));
-  for (const std::string& text : list_of(arguments, "seeds", "0,1,2")) plan.seeds.push_back(seed_of(text));
+  for (const std::string& text : split(arguments.text("seeds", "0,1,2"), ',')) plan.seeds.push_back(seed_of(text));
   if (plan.seeds.empty()) usage_error("--seeds", "none", "at least one, for strategy c");
   read_targets(arguments, plan);
   if (arguments.has("policy")) plan.policy = PolicySpec::parse(arguments.text("policy"));

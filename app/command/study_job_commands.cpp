@@ -119,7 +119,7 @@ std::string recipe_text(const Session& session) {
   const nlohmann::ordered_json recipe = {{"name", "sweep"},
                                          {"note", "docs/reference/studies.md has every key"},
                                          {"model", session.engine().model_path()},
-                                         {"texts", {(shipped_folder("samples") / "prompts" / "heldout.txt").string()}},
+                                         {"texts", {heldout_text().string()}},
                                          {"pieces", 4},
                                          {"length", 512},
                                          {"chunk", 16},

@@ -3,24 +3,13 @@
 #include <algorithm>
 #include <array>
 
+#include "app/support/split.h"
 #include "app/support/usage.h"
-#include "engine/core/support/trim.h"
 
 namespace kvscope::app {
 namespace {
 
 std::string option_of(const StudyField& field) { return (field.name.size() == 1 ? "-" : "--") + field.name; }
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    if (const auto line = trim(std::string_view(text).substr(at, end - at), " \t\r"); !line.empty())
-      lines.emplace_back(line);
-    at = end + 1;
-  }
-  return lines;
-}
 
 }  // namespace
 
@@ -40,7 +29,8 @@ std::vector<std::string> study_words(const StudyForm& form, const StudyValues& v
   std::vector<std::string> words = {form.command}, options;
   for (const StudyField& field : form.fields) {
     const auto given = values.find(field.name);
-    const std::vector<std::string> lines = given == values.end() ? std::vector<std::string>() : lines_of(given->second);
+    const std::vector<std::string> lines =
+        given == values.end() ? std::vector<std::string>() : split(given->second, '\n', " \t\r");
     if (lines.empty() && (field.is_positional || field.name == "o"))
       usage_error(field.is_positional ? field.name : "-o", "empty", field.help);
     if (lines.size() > 1 && !field.repeats) usage_error(field.name, "several lines", "one value");

@@ -29,6 +29,12 @@ fs::path shipped_folder(const std::string& name) {
   return !error && fs::is_directory(folder, error) ? folder : fs::path();
 }
 
+fs::path heldout_text() {
+  const fs::path text = shipped_folder("samples") / "prompts" / "heldout.txt";
+  std::error_code error;
+  return fs::exists(text, error) ? text : fs::path();
+}
+
 fs::path sample_model() {
   const fs::path samples = shipped_folder("samples");
   std::error_code error;

@@ -12,6 +12,8 @@ std::filesystem::path executable_folder();
 /// The folder `name` ("samples", "assets") that came with the program: $KVSCOPE_SAMPLES or $KVSCOPE_ASSETS,
 /// share/kvscope beside an installed bin, or the source tree this was built from. Empty if there is none.
 std::filesystem::path shipped_folder(const std::string& name);
+/// The English text that questions are put into where no other is given, empty if it is not there.
+std::filesystem::path heldout_text();
 /// The sample model, empty if it is not there.
 std::filesystem::path sample_model();
 /// The sample prompts (N-*.txt), in order of name: for models that talk, or those that the tiny sample was trained on. Looked

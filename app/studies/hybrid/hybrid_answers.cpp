@@ -34,8 +34,7 @@ HybridEngine::Answers HybridEngine::answers(const std::string& key, const std::s
     request.policies = {policy};
     request.questions = plan_.questions;
     request.length = plan_.length;
-    const auto filler = shipped_folder("samples") / "prompts" / "heldout.txt";  // as `kvscope eval` has it
-    if (std::error_code none; std::filesystem::exists(filler, none)) request.filler = filler.string();
+    request.filler = heldout_text().string();  // as `kvscope eval` has it
     if (policy != kDense) request.done = keys_of(plan_, kDense);
     HeadValues found = {0, 0};
     const auto count = [&](const EvalAnswer& answer) {

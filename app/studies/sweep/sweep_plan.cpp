@@ -167,11 +167,7 @@ SweepPlan plan_sweep(const fs::path& path, bool elsewhere) {
                  .matched = std::move(recipe.matched),
                  .cost = std::move(recipe.cost)};
   plan.request.model = plan.model;
-  if (plan.request.filler.empty()) {
-    const fs::path text = shipped_folder("samples") / "prompts" / "heldout.txt";
-    std::error_code error;
-    if (fs::exists(text, error)) plan.request.filler = text.string();
-  }
+  if (plan.request.filler.empty()) plan.request.filler = heldout_text().string();
   if (!elsewhere) {
     check_gates(plan, path.string());
     find_gates(plan);

@@ -12,6 +12,7 @@
 #include "app/studies/eval/evaluate.h"
 #include "app/studies/sweep/sweep_table.h"
 #include "app/support/interrupt.h"
+#include "app/support/split.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_fields.h"
 #include "engine/core/support/random.h"
@@ -41,16 +42,8 @@ EvalRequest request_for(const SweepPlan& plan, const SweepGroup& group, const st
 
 /// The GPUs that engines may be spread over: those of CUDA_VISIBLE_DEVICES, else all whose device files are there.
 std::vector<std::string> visible_gpus() {
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) return split(visible, ',');
   std::vector<std::string> gpus;
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
-    const std::string text = visible;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find(',', at), text.size());
-      if (end > at) gpus.push_back(text.substr(at, end - at));
-      at = end + 1;
-    }
-    return gpus;
-  }
   for (int i = 0; fs::exists("/dev/nvidia" + std::to_string(i)); ++i) gpus.push_back(std::to_string(i));
   return gpus;
 }
