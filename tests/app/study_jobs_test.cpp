@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "app/cli/command_list.h"
+#include "engine/core/trace/trace_file.h"
 #include "tests/app/program.h"
 #include "tests/app/sweep_support.h"
 #include "tests/app/window_driver.h"
@@ -173,6 +174,11 @@ TEST_CASE("a capture whose window was killed resumes in the next one, and has th
   const Result same = kvscope_run({"compare", study.output, (folder / "again.h5").string()});
   INFO(same.out << same.err);
   CHECK(same.exit_code == 0);
+  for (int i = 0; i < 12; ++i) {
+    const RunRecord ours = load_trace(study.output, i), theirs = load_trace(folder / "again.h5", i);
+    CHECK(ours.prompt_index == theirs.prompt_index);
+    CHECK(ours.ids == theirs.ids);
+  }
 }
 
 TEST_CASE("a hybrid study whose window was killed resumes in the next one, and its file is the command line's") {
