@@ -113,7 +113,7 @@ void run_through_a_kill(const TemporaryFolder& folder, const Case& study) {
   WindowDriver window(display, {.engine = fake(), .state = folder / "state"});
   window.wait({{"/study_jobs/0/state", "stopped"}});
   window.command("study.resume");
-  window.wait({{"/study_jobs/0/state", "complete"}}, 120);
+  window.wait({{"/study_jobs/0/state", "complete"}}, 120 * test::kSlowdown);
   CHECK(n_before >= 1);
   CHECK(n_answers(study) >= n_before);
 }
