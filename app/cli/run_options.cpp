@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "app/catalog/given_budgets.h"
 #include "app/catalog/prompt_lines.h"
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
@@ -80,11 +81,10 @@ std::vector<std::int32_t> budgets_option(const Arguments& arguments, const Polic
   if (policy.has("allocation") && policy.value("allocation") != 0)
     usage_error("--budgets", "budgets of heads beside " + policy.to_string(), "allocation=uniform");
   const std::string given = arguments.text("budgets");
-  const bool is_file = std::filesystem::exists(given);
   // What holds no letter is the numbers themselves.
-  if (!is_file && given.find_first_not_of("0123456789,; \n") == std::string::npos)
-    return budgets_of_text(given, "--budgets");
-  return budgets_of_text(read_file(given, 1 << 22), given);
+  const bool is_text =
+      !std::filesystem::exists(given) && given.find_first_not_of("0123456789,; \n") == std::string::npos;
+  return is_text ? budgets_of_text(given, "--budgets") : budgets_of_text(given_budgets(given, policy), given);
 }
 
 RunRequest run_request(const Arguments& arguments, const std::string& model_path, std::string prompt) {

@@ -20,7 +20,7 @@ inline constexpr OptionSpec kDateOption = {"date", "TEXT",
                                            "for Llama 3.1 and later: date of the chat (the template's date)"};
 
 inline constexpr OptionSpec kBudgetsOption = {
-    "budgets", "FILE", "how many tokens each head may hold, a line per layer (docs/policies.md)"};
+    "budgets", "FILE", "how many tokens each head may hold, a line per layer, or a hybrid study's shares (FILE#POINT)"};
 
 inline constexpr auto kLengthAndSamplingOptions = std::to_array<OptionSpec>({
     {"policy", "SPEC", "NAME:key=value,... (full); kvscope policies lists them"},

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "app/catalog/given_budgets.h"
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/support/paths.h"
@@ -108,9 +109,10 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
   registry.add({"policy.budgets", "Set the budgets of heads", "Policy", "",
                 takes(arg::path("path"), arg::otherwise(arg::text("text"))), nullptr,
                 [&session](const nlohmann::json& arguments) {
-                  session.policy().set_budgets(has_argument(arguments, "path")
-                                                   ? read_text_file(text_argument(arguments, "path"), kMaxTypedBytes)
-                                                   : text_argument(arguments, "text"));
+                  session.policy().set_budgets(
+                      has_argument(arguments, "path")
+                          ? given_budgets(text_argument(arguments, "path"), session.parameters().policy)
+                          : text_argument(arguments, "text"));
                 }});
   registry.add(
       {"policy.one_budget", "Give all heads one budget", "Policy", "", takes(), nullptr,

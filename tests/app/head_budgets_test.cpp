@@ -3,10 +3,14 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "engine/core/files/weights/model_config.h"
 #include "engine/core/record/command_line.h"
 #include "engine/core/support/error.h"
+#include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 #include "tests/app/program.h"
@@ -89,6 +93,47 @@ TEST_CASE("run --budgets refuses what is no budget of this model in one line") {
   refused("snapkv:keep=30%", (folder / "no.txt").string(), 2, "no.txt: cannot be read: No such file");
   refused("snapkv:keep=30%", "100,100", 1, "2 numbers; expected");
   refused("snapkv:keep=30%,allocation=ada", "100,100", 1, "allocation=uniform");
+}
+
+TEST_CASE("The shares of a hybrid study divide a budget as a file of the same numbers does, and keep its sum") {
+  if (!has_sample()) return test::skip("kvscope-engine or the sample model is not built");
+  const test::TemporaryFolder folder;
+  const std::string study = (folder / "hybrid.h5").string(), file = (folder / "b.txt").string();
+  const ModelConfig model = ModelConfig::load(test::sample_model());
+  const std::size_t n = static_cast<std::size_t>(model.n_layers * model.n_kv_heads);
+  StudyTable table{.kind = "hybrid", .request = "{}", .facts = "{}"};
+  table.columns = {{.name = "point", .is_text = true, .texts = {"dense", "budgets:2", "budgets:3"}},
+                   {.name = "strategy", .is_text = true, .texts = {"dense", "budgets", "budgets"}}};
+  StudyArray budget{.name = "budget",
+                    .axes = {"point", "layer", "kv_head"},
+                    .shape = {3, model.n_layers, model.n_kv_heads},
+                    .values = std::vector<double>(3 * n, std::numeric_limits<double>::quiet_NaN())};
+  for (std::size_t i = 0; i < n; ++i) budget.values[n + i] = 0.25, budget.values[2 * n + i] = i == 0 ? 1 : 0.1;
+  table.arrays = {budget};
+  write_study(study, table, true);
+  // By hand: 20 of each of the n heads' 40 tokens are shared out, the first head's share is ten of n + 9 tenths.
+  const double unit = 20.0 * static_cast<double>(n) / (static_cast<double>(n) + 9);
+  const std::string policy = "h2o:budget=40,window=20,sinks=0";
+  const auto budgets = [&](const std::string& source) {
+    const auto result = run(policy, {"--budgets", source, "--json"});
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    return json::parse(result.out.substr(result.out.rfind("\n{") + 1))["budgets"].get<std::vector<std::int32_t>>();
+  };
+  const std::vector<std::int32_t> skewed = budgets(study + "#budgets:3");
+  CHECK(std::accumulate(skewed.begin(), skewed.end(), 0) == 40 * static_cast<int>(n));
+  CHECK(std::abs(skewed[0] - (20 + 10 * unit)) <= 1);
+  for (std::size_t i = 1; i < n; ++i) CHECK(std::abs(skewed[i] - (20 + unit)) <= 1);
+  CHECK(budgets(study + "#budgets:2").empty());  // equal shares: one budget for all heads
+  const auto refused = [&](const std::string& source, const std::string& under, const std::string& reason) {
+    const auto result = run(under, {"--budgets", source});
+    CHECK(result.exit_code == 1);
+    CHECK(test::count_lines(result.err) == 1);
+    CHECK_THAT(result.err, Catch::Contains(reason));
+  };
+  refused(study, policy, "2 points with budgets");
+  refused(study + "#budgets:9", policy, "no point budgets:9; expected " + study + "#POINT, with a point of budgets:2");
+  refused(study + "#budgets:3", "h2o:keep=40%,window=20", "a policy with one budget per head in tokens");
 }
 
 TEST_CASE("The program decodes under given budgets, keeps them, copies them with the command and gives them up") {

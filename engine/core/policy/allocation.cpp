@@ -79,6 +79,12 @@ std::vector<int> ada_places(std::span<const std::vector<float>> worth, int place
   return rounded(shares, static_cast<int>(n));
 }
 
+std::vector<int> places_by_share(std::vector<double> shares, int total) {
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (double& share : shares) share = total * (sum > 0 ? share / sum : 1.0 / static_cast<double>(shares.size()));
+  return rounded(shares, total);
+}
+
 std::vector<int> places_of_heads(const RetentionPlan& plan, const RetentionGeometry& geometry, int n_layers,
                                  int n_kv_heads) {
   if (!plan.allocation.by_layer()) return {};

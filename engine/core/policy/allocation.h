@@ -45,6 +45,9 @@ std::vector<int> places_of_heads(const RetentionPlan& plan, const RetentionGeome
 std::vector<int> solve_places(const RetentionPlan& plan, const RetentionGeometry& geometry,
                               const HeadSeries<float>& scores, int n_tokens, int delay);
 
+/// `total` places in proportion to shares of at least 0, rounded like ada_places(). Shares that are all 0 count as equal.
+std::vector<int> places_by_share(std::vector<double> shares, int total);
+
 /// "budgets by AdaKV: 32 to 118 tokens per head, mean 64"; empty where all heads have one.
 std::string describe_budgets(const PolicySpec& spec, const HeadRules& heads);
 

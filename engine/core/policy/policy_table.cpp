@@ -147,7 +147,8 @@ constexpr std::string_view kAllocationSection =
     "only read, each compression divides the budget again. Under `kvpop` and `top-k` the scores are the gate's, "
     "from a dense pass over the prompt, of tokens that have left the window; decay counts.\n\nYou can also give the "
     "budgets: `--budgets FILE` (`kvscope run`, `capture`, `score`) and *Set the budgets of heads* in the window. The "
-    "file has a line per layer and a number of tokens per KV head, sinks and window included. The same budgets give "
+    "file has a line per layer and a number of tokens per KV head, sinks and window included, or is a hybrid study with "
+    "the strategy `budgets`, whose shares divide the budget. The same budgets give "
     "the same run, whichever way they were found. A trace keeps each head's places (`runs/head_top_k`); `inspect "
     "--json` prints the budgets.\n";
 
