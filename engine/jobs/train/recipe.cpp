@@ -8,19 +8,18 @@ namespace kvscope::engine {
 namespace {
 
 ModelConfig parse_model(const nlohmann::json& json, const std::string& file) {
-  const RecipeSection section(json, "model", file,
-                              {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "rope_theta"});
+  RecipeModel of;
+  const RecipeSection section(json, "model", file, of);
   ModelConfig model;
-  model.n_layers = section.integer("layers", 6, 1, 256);
-  model.hidden_size = section.integer("hidden", 256, 8, 16384);
-  model.n_heads = section.integer("heads", 8, 1, 256);
-  model.n_kv_heads = section.integer("kv_heads", 4, 1, 256);
-  model.head_dim = section.integer("head_dim", 64, 8, 256);
-  model.intermediate_size = section.integer("ffn", 768, 8, 65536);
-  model.vocab_size = section.integer("vocabulary", 4096, 260, 65536);  // the corpus stores 16 bits a token
+  model.n_layers = of.layers;
+  model.hidden_size = of.hidden;
+  model.n_heads = of.heads;
+  model.n_kv_heads = of.kv_heads;
+  model.head_dim = of.head_dim;
+  model.intermediate_size = of.ffn;
+  model.vocab_size = of.vocabulary;
   model.set_family(*find_family("Qwen3ForCausalLM"));
-  const double theta = section->number_or("rope_theta", 10000, 1, 1e9);
-  for (LayerConfig& layer : model.layers) layer.rope_theta = theta;
+  for (LayerConfig& layer : model.layers) layer.rope_theta = of.rope_theta;
   model.tie_word_embeddings = true;
   model.dtype = "bfloat16";
   model.eos_ids = {0};
@@ -31,49 +30,22 @@ ModelConfig parse_model(const nlohmann::json& json, const std::string& file) {
   return model;
 }
 
-TextOptions parse_text(const nlohmann::json& json, const std::string& file, double& heldout_share) {
-  const RecipeSection section(json, "data", file, {"kind", "length", "facts_share", "max_facts", "heldout_share"});
-  TextOptions text;
-  text.length = section.integer("length", text.length, 16, 1 << 20);
-  text.facts_share = section->number_or("facts_share", text.facts_share, 0, 1);
-  text.max_facts = section.integer("max_facts", text.max_facts, 1, 100);
-  heldout_share = section->number_or("heldout_share", heldout_share, 0.001, 0.9);
-  return text;
-}
-
-SequenceOptions parse_data(const nlohmann::json& json, const std::string& file, double& heldout_share) {
-  const RecipeSection section(json, "data", file,
-                              {"kind", "length", "slots", "reversals", "min_numbers", "max_numbers", "min_facts",
-                               "max_facts", "heldout_share"});
-  SequenceOptions data;
-  data.length = section.integer("length", data.length, 16, 65536);
-  data.n_slots = section.integer("slots", data.n_slots, 2, 1000);
-  data.n_reversals = section.integer("reversals", data.n_reversals, 0, 100);
-  data.min_numbers = section.integer("min_numbers", data.min_numbers, 1, 1000);
-  data.max_numbers = section.integer("max_numbers", data.max_numbers, data.min_numbers, 1000);
-  data.min_facts = section.integer("min_facts", data.min_facts, 0, 300);
-  data.max_facts = section.integer("max_facts", data.max_facts, data.min_facts, 300);
-  heldout_share = section->number_or("heldout_share", heldout_share, 0.001, 0.9);
-  return data;
-}
-
-PalindromeOptions parse_palindrome(const nlohmann::json& json, const std::string& file) {
-  const RecipeSection section(json, "data", file, {"kind", "length", "numbers"});
-  PalindromeOptions data;
-  data.length = section.integer("length", data.length, 16, 65536);
-  data.numbers = section.integer("numbers", data.numbers, 0, 1000);
-  return data;
+/// The section "data": `options` of its kind, and the share of a corpus that is held out, if it reads one.
+template <typename Options>
+Options parse_data(const nlohmann::json& json, const std::string& file, double* heldout_share) {
+  Options options;
+  std::set<std::string> more = {"kind"};
+  if (heldout_share) more.insert("heldout_share");
+  const RecipeSection section(json, "data", file, options, more);
+  if (heldout_share) *heldout_share = section->number_or("heldout_share", *heldout_share, 0.001, 0.9);
+  return options;
 }
 
 BaseOptions parse_base(const nlohmann::json& json, const std::string& file) {
-  const RecipeSection section(
-      json, "base", file,
-      phase_keys({"steps", "max_seconds", "micro_batch", "weight_text", "weight_statement", "weight_answer"}));
   BaseOptions base;
+  const RecipeSection section(json, "base", file, base, {"steps", "max_seconds", "micro_batch"});
   base.length = parse_length(section);
-  parse_phase(section, base);
   base.micro_batch = section.integer("micro_batch", base.batch, 1, base.batch);
-  base.weights = parse_loss_weights(section, base.weights);
   if (base.batch % base.micro_batch != 0) {
     recipe_error(file, "base.micro_batch", std::to_string(base.micro_batch), "a divisor of batch");
   }
@@ -107,11 +79,11 @@ Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const 
   if (kind != "tasks" && kind != "text" && kind != "palindrome")
     recipe_error(file, "data.kind", kind, "tasks, text or palindrome");
   if (kind == "palindrome") {
-    recipe.palindrome = parse_palindrome(json, file);
+    recipe.palindrome = parse_data<PalindromeOptions>(json, file, nullptr);
   } else if (kind == "text") {
-    recipe.text = parse_text(json, file, recipe.heldout_share);
+    recipe.text = parse_data<TextOptions>(json, file, &recipe.heldout_share);
   } else {
-    recipe.data = parse_data(json, file, recipe.heldout_share);
+    recipe.data = parse_data<SequenceOptions>(json, file, &recipe.heldout_share);
   }
   if (json.contains("gate")) recipe.gate = parse_gate(json, file, recipe.length());
   const bool from_nothing = base == nullptr && recipe.gate && recipe.gate->all_weights && !json.contains("base");

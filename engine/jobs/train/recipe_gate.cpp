@@ -7,8 +7,10 @@ namespace {
 
 GateStage parse_stage(const nlohmann::json& json, const std::string& file) {
   const nlohmann::json parent = {{"stage", json}};
-  const RecipeSection section(parent, "stage", file, {"weight", "steps", "max_seconds"});
-  return {section->number_or("weight", 0, 0, 1e6), parse_length(section)};
+  GateStage stage;
+  const RecipeSection section(parent, "stage", file, stage, {"steps", "max_seconds"});
+  stage.length = parse_length(section);
+  return stage;
 }
 
 /// The key "all_weights": an object, or true for the phase's own learning rate.
@@ -17,43 +19,32 @@ std::optional<AllWeightsOptions> parse_all_weights(const RecipeSection& parent, 
   const nlohmann::json& raw = parent->raw().at("all_weights");
   if (raw == false) return std::nullopt;
   const nlohmann::json holder = {{"gate.all_weights", raw == true ? nlohmann::json::object() : raw}};
-  const RecipeSection section(holder, "gate.all_weights", file, {"learning_rate"});
-  return AllWeightsOptions{section->number_or("learning_rate", rate, 1e-8, 1)};
+  AllWeightsOptions options{rate};
+  const RecipeSection section(holder, "gate.all_weights", file, options);
+  return options;
 }
 
 }  // namespace
 
 GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int length) {
-  const RecipeSection section(json, "gate", file,
-                              phase_keys({"method", "hidden", "kernel", "bias", "window", "sinks", "threshold",
-                                          "stages", "adapter", "all_weights", "weight_text", "weight_statement",
-                                          "weight_answer", "hard_share", "anneal", "sampled", "least_probability"}));
   GateOptions gate;
-  gate.method = section->text("method");
   gate.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 1, .warm_up = 30};
   gate.batch = 4;
-  parse_phase(section, gate);
-  if (section->has("hidden")) gate.hidden = section.integer("hidden", 0, 0, 1 << 16);
-  gate.kernel = section.integer("kernel", 1, 1, 4095);
+  const RecipeSection section(json, "gate", file, gate,
+                              {"method", "window", "sinks", "stages", "adapter", "all_weights"});
+  gate.method = section->text("method");
   if (gate.kernel % 2 == 0) {
     recipe_error(file, "gate.kernel", std::to_string(gate.kernel),
                  "an odd number: the same number of tokens before and after");
   }
-  if (section->has("bias")) gate.bias = section->number("bias", -100, 100);
   if (section->has("window")) gate.window = section.integer("window", 1, 1, length);
   if (section->has("sinks")) gate.n_sink = section.integer("sinks", 0, 0, length);
-  if (section->has("threshold")) gate.threshold = section->number("threshold", -1e6, 1e6);
   gate.adapter = parse_adapter(section, file, "gate");
   gate.all_weights = parse_all_weights(section, file, gate.optimizer.learning_rate);
   if (gate.adapter && gate.all_weights) {
     recipe_error(file, "gate.all_weights", "an adapter as well",
                  "only one of them: an adapter leaves the weights unchanged");
   }
-  gate.weights = parse_loss_weights(section, gate.weights);
-  gate.hard_share = section->number_or("hard_share", 0, 0, 1);
-  gate.anneal = section->integer_or("anneal", 0, 0, 100'000'000);
-  gate.sampled = section->boolean_or("sampled", false);
-  gate.least_probability = section->number_or("least_probability", 0, 0, 0.5);
   if (gate.hard_share > 0 && !gate.trains_base()) {
     recipe_error(file, "gate.hard_share", "no adapter",
                  "an adapter or all_weights: while the gate is hard it does not learn, so something else must");
