@@ -319,9 +319,11 @@ void AppWindow::draw_frame() {
   text_->end_frame();
   frame_times_.frame();  // what follows is the rasteriser's
   const auto raster_begin = std::chrono::steady_clock::now();
-  const auto& background = theme_.palette.background;
-  window_.clear(background.r / 255.f, background.g / 255.f, background.b / 255.f);
-  ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+  if (has_pixels_ || !ui_.screenshot.empty()) {
+    const auto& background = theme_.palette.background;
+    window_.clear(background.r / 255.f, background.g / 255.f, background.b / 255.f);
+    ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+  }
   ++frame_;
   if (!ui_.screenshot.empty()) save_screenshot();
   glfwSwapBuffers(window_.handle());

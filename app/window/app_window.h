@@ -2,6 +2,7 @@
 // The window: draws the session, turns keys and clicks into commands, and sleeps while nothing happens.
 
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -118,6 +119,9 @@ class AppWindow {
   std::chrono::steady_clock::time_point last_frame_{}, last_touch_{};
   std::chrono::steady_clock::time_point redraw_at_ = std::chrono::steady_clock::time_point::max();
   FrameTimes frame_times_;
+  /// Without pixels a frame is laid out, answers scripts and makes its screenshots, but is not drawn. llvmpipe spends three
+  /// quarters of a script's time on drawing.
+  const bool has_pixels_ = std::getenv("KVSCOPE_NO_PIXELS") == nullptr;
   double raster_ms_ = 0;  // of the last frame, with the wait for the display
   double frame_cpu_ = 0;  // seconds of all our threads for the last frame
   bool working_ = false;  // start_work() was called

@@ -73,7 +73,7 @@ WindowDriver::WindowDriver(const Xvfb& display, const Options& options) : displa
   const fs::path state = options.state.empty() ? folder_.path() : options.state;
   std::vector<std::string> argv = {
       "/usr/bin/env", "-C", folder_.path().string(), "-u", "WAYLAND_DISPLAY", "DISPLAY=" + display_,
-      "LIBGL_ALWAYS_SOFTWARE=1", "LP_NUM_THREADS=0", "HOME=" + folder_.path().string(),
+      "LIBGL_ALWAYS_SOFTWARE=1", "LP_NUM_THREADS=0", "KVSCOPE_NO_PIXELS=1", "HOME=" + folder_.path().string(),
       "XDG_STATE_HOME=" + state.string(), "XDG_CONFIG_HOME=" + (state / "config").string(),
       // A machine on which set-up has fetched no model: the tiny sample opens.
       "XDG_CACHE_HOME=" + (options.cache.empty() ? folder_.path() / "cache" : options.cache).string(),
