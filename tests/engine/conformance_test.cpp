@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_parameters.h"
 #include "engine/decode/eviction/slot_cache.h"
 #include "engine/model/device.h"
 #include "tests/engine/gated_model.h"
@@ -53,6 +54,12 @@ RetentionPlan plan_of(const std::string& policy) {
 
 int count_or_none(const PolicySpec& spec, const char* parameter) {
   return spec.has(parameter) ? spec.count(parameter) : 0;
+}
+
+/// Its rule has a window: the parameter is not there for the metrics alone.
+bool has_window(const std::string& policy) {
+  return std::ranges::none_of(find_policy(policy)->parameters,
+                              [](const ParameterInfo& one) { return one.definition == kWindowOfMetrics; });
 }
 
 /// It evicts many tokens at once, between two steps.
@@ -219,10 +226,10 @@ TEST_CASE("conformance: sinks and window are kept", "[engine][conformance]") {
   const PolicySpec spec = PolicySpec::parse(policy);
   const RetentionPlan plan = plan_of(policy);
   const RetentionGeometry geometry = spec.geometry(kTokens);
-  // TOVA knows neither, and Expected Attention no window.
-  const int protect = plan.admission == Admission::least  ? plan.protect
-                      : spec.name == "expected-attention" ? 0
-                                                          : geometry.window;
+  // A window that is the metrics' alone protects nothing.
+  const int protect = plan.admission == Admission::least           ? plan.protect
+                      : compresses(plan) && !has_window(spec.name) ? 0
+                                                                   : geometry.window;
   const Watched run = watch(model_of(index), policy, test::some_ids(kTokens, 512, 5));
   for (std::size_t i = 0; i < run.kept.size(); ++i) {
     const int n = tokens_after(i);
