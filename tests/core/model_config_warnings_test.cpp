@@ -2,6 +2,7 @@
 // kernel takes.
 #include <catch2/catch.hpp>
 
+#include "engine/core/files/weights/config_keys.h"
 #include "tests/core/model_config_support.h"
 
 using kvscope::ModelConfig;
@@ -59,6 +60,21 @@ TEST_CASE("An end or a beginning of text past the vocabulary is left out with a 
   CHECK_THAT(c.warnings[0], Catch::EndsWith(std::string("config.json: ") + key + ": " + id +
                                             "; expected an integer from 0 to 4095; ignored"));
   if (value.is_array()) CHECK(c.eos_ids == std::vector<std::int32_t>{1});
+}
+
+TEST_CASE("A key that a family's row names is understood of this family alone") {
+  const auto warnings = [](const kvscope::ModelFamily& family) {
+    std::vector<std::string> lines;
+    kvscope::warn_of_other_keys({{"logit_scale", 0.5}, {"rope_local_base_freq", 1e4}}, family, "config.json", lines);
+    return lines;
+  };
+  kvscope::ModelFamily family = {.keys = {"rope_local_base_freq", "logit_scale"}};
+  CHECK(warnings(family).empty());
+  CHECK(family.reads("logit_scale"));
+  family.keys[1] = {};
+  CHECK_FALSE(family.reads("logit_scale"));
+  REQUIRE(warnings(family).size() == 1);
+  CHECK_THAT(warnings(family)[0], Catch::Contains("unknown keys: logit_scale;"));
 }
 
 TEST_CASE("A key that is not understood gives a warning if it holds a value, and the families' usual keys give none") {

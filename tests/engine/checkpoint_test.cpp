@@ -89,18 +89,20 @@ TEST_CASE("weights of every type, from one file or several, reach a CUDA device 
 }
 
 TEST_CASE("each family finds its own tensors, and needs them all", "[engine][load]") {
-  const std::string architecture = GENERATE("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM");
+  const ModelFamily& family = model_families()[GENERATE(range(std::size_t{0}, model_families().size()))];
   const bool tied = GENERATE(true, false);
-  nlohmann::json config = test::small_model_config(architecture);
+  nlohmann::json config = test::small_model_config(family.architecture);
   config["tie_word_embeddings"] = tied;
   const test::TempFolder folder;
   test::write_model_folder(folder.path(), config, 7);
-  CAPTURE(architecture, tied);
+  CAPTURE(family.architecture, tied);
   const LoadedModel model = LoadedModel::load(folder.path(), {"cpu", "float32"});
   check_same(model.weights(), expected_weights(folder.path(), TensorType::f32, at::kFloat, c10::kCPU));
   CHECK(model.weights().lm_head.is_same(model.weights().embed) == tied);
-  CHECK(model.weights().layers[0].qkv_bias.defined() == (architecture == "Qwen2ForCausalLM"));
-  CHECK(model.weights().layers[0].q_norm.defined() == (architecture == "Qwen3ForCausalLM"));
+  const LayerConfig& layer = model.config().layers[0];
+  CHECK(model.weights().layers[0].qkv_bias.defined() == layer.qkv_bias);
+  CHECK(model.weights().layers[0].q_norm.defined() == layer.qk_norm);
+  CHECK(model.weights().layers[0].sink.defined() == layer.attention.has_sink);
   // Without any one of them the model does not load, and the line says which.
   for (const auto& [missing, shape] : test::tensor_shapes(model.config())) {
     std::vector<TensorToWrite> others;

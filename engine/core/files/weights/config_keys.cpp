@@ -66,6 +66,7 @@ void warn_of_other_keys(const nlohmann::json& config, const ModelFamily& family,
                         std::vector<std::string>& warnings) {
   std::vector<std::string_view> known(std::begin(kRead), std::end(kRead));
   known.insert(known.end(), std::begin(kHarmless), std::end(kHarmless));
+  known.insert(known.end(), family.keys.begin(), family.keys.end());
   if (family.windows) known.insert(known.end(), std::begin(kWindows), std::end(kWindows));
   if (auto line = unread_keys(config, known, file, "the model may compute something else"))
     warnings.push_back(std::move(*line));

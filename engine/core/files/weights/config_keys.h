@@ -1,5 +1,5 @@
 #pragma once
-// The keys of config.json: which are read, which change nothing, and a warning about all others. Included by model_config.cpp alone.
+// The keys of config.json: which are read, which change nothing, and a warning about all others.
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -2,6 +2,8 @@
 // The families of models that can be loaded. Whatever distinguishes one of them is in its row: who reads, computes or
 // trains a model asks the row and its layers, never for a name.
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -68,7 +70,11 @@ struct ModelFamily {
   bool windows = false;           // knows use_sliding_window
   int head_dim = 0;               // where config.json has none; 0: hidden_size / num_attention_heads
   float norm_offset = 0;          // its norms multiply by norm_offset + weight
+  // What read_layers() reads of its config.json and of no other family's; there it is a key that is not understood.
+  std::array<std::string_view, 8> keys = {};
   TensorNames names;
+
+  bool reads(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
 };
 
 std::span<const ModelFamily> model_families();
