@@ -1,9 +1,12 @@
 // Our own format and the scorers that training writes, and the round trip of every kind.
 #include <bit>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "engine/core/files/gate/gate_shapes.h"
 #include "engine/core/files/weights/safetensors.h"
+#include "engine/core/policy/policy_text.h"
+#include "engine/core/policy/scorer_text.h"
 #include "engine/core/support/json_file.h"
 #include "tests/core/gate_support.h"
 #include "tests/support/expect_error.h"
@@ -39,6 +42,24 @@ GateFile random_gate(GateKind kind, int n_hidden, int kernel = 1) {
   return gate;
 }
 
+struct KindAndSizes {
+  GateKind kind;
+  int n_hidden, kernel;
+};
+/// Every kind, with and without a hidden layer and a convolution where it may have one.
+const std::vector<KindAndSizes>& gates_of_every_kind() {
+  static const std::vector<KindAndSizes> all = [] {
+    std::vector<KindAndSizes> out;
+    for (const GateKindInfo& info : gate_kinds()) {
+      if (info.hidden != GateKindInfo::Hidden::always) out.push_back({info.kind, 0, 1});
+      if (info.hidden != GateKindInfo::Hidden::none) out.push_back({info.kind, 6, 1});
+      if (!info.convolved.empty()) out.push_back({info.kind, 6, 5});
+    }
+    return out;
+  }();
+  return all;
+}
+
 /// What is said of the gate in `folder` when one number of its gate.json is another.
 std::string error_with(const TempFolder& folder, json config, const char* key, const json& value) {
   config[key] = value;
@@ -49,18 +70,8 @@ std::string error_with(const TempFolder& folder, json config, const char* key, c
 }  // namespace
 
 TEST_CASE("gate: what save_gate writes, load_gate gives back, for every kind", "[core][gate]") {
-  const auto [kind, n_hidden, kernel] = GENERATE(table<GateKind, int, int>({{GateKind::kvpop_mlstm, 0, 1},
-                                                                            {GateKind::kvpop_mlp, 5, 1},
-                                                                            {GateKind::kvpop_linear, 0, 1},
-                                                                            {GateKind::sp_kv, 6, 1},
-                                                                            {GateKind::sp_kv, 6, 5},
-                                                                            {GateKind::sp_kv, 0, 1},
-                                                                            {GateKind::wg_kv, 6, 1},
-                                                                            {GateKind::dms, 0, 1},
-                                                                            {GateKind::dms_separate, 0, 1},
-                                                                            {GateKind::kvzap_linear, 0, 1},
-                                                                            {GateKind::kvzap_mlp, 6, 1},
-                                                                            {GateKind::duo, 0, 1}}));
+  const auto [kind, n_hidden, kernel] =
+      gates_of_every_kind()[GENERATE(range(std::size_t{0}, gates_of_every_kind().size()))];
   CAPTURE(name_of(kind), n_hidden, kernel);
   const TempFolder folder;
   const GateFile gate = random_gate(kind, n_hidden, kernel);
@@ -95,6 +106,20 @@ TEST_CASE("gate: what save_gate writes, load_gate gives back, for every kind", "
   ModelConfig model = small_model();
   model.n_kv_heads = 4;
   CHECK_THAT(error_of([&] { load_gate(folder / "gate", model); }), Catch::Contains("2; expected 4, as the model has"));
+}
+
+TEST_CASE("gate: every kind has a title, a line in docs/reference/gates.md and a policy that reads it",
+          "[core][gate]") {
+  const std::string page = read_file(test::in_source("docs/reference/gates.md"), 1 << 20);
+  const std::string kinds = page.substr(page.find("\n## Kinds"));
+  std::set<std::string_view> read;
+  for (const PolicyInfo& policy : policy_list()) read.insert(policy.gates.begin(), policy.gates.end());
+  for (const GateKindInfo& info : gate_kinds()) {
+    CAPTURE(info.name);
+    CHECK(scorer_title(info.name) != info.name);
+    CHECK(kinds.find("`" + std::string(info.name) + "`") != std::string::npos);
+    CHECK(read.contains(info.name));
+  }
 }
 
 TEST_CASE("gate: numbers that are wrong, misspelt or do not fit together are refused", "[core][gate]") {

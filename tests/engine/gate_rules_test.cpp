@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/model/weights.h"
 #include "tests/engine/gated_model.h"
@@ -42,20 +43,18 @@ std::vector<double> input(const GateFile& gate, const ModelConfig& config, const
                           int t) {
   const int d = config.head_dim;
   std::vector<double> x;
-  switch (gate.config.kind) {
-    case GateKind::wg_kv: {
+  switch (info_of(gate.config.kind).reads) {
+    case GateReads::key_pair: {
       x = normed(layer.k_unrotated.at(t, head), row_of(gate, "pre_norm", index, d), gate.config.norm_eps);
       const auto after = normed(layer.k.at(t, head), row_of(gate, "post_norm", index, d), gate.config.norm_eps);
       x.insert(x.end(), after.begin(), after.end());
       return x;
     }
-    case GateKind::kvpop_mlp:
-    case GateKind::kvpop_linear:
-    case GateKind::kvpop_mlstm:
+    case GateReads::key_value:
       x.assign(layer.k.at(t, head), layer.k.at(t, head) + d);
       x.insert(x.end(), layer.v.at(t, head), layer.v.at(t, head) + d);
       return x;
-    case GateKind::dms_separate:
+    case GateReads::layer_input:
       return normed(layer.x.at(t), row_of(gate, "norm", index, config.hidden_size), gate.config.norm_eps);
     default:
       return {layer.input.at(t), layer.input.at(t) + config.hidden_size};
@@ -69,7 +68,7 @@ std::vector<double> hidden_units(const GateFile& gate, const ModelConfig& config
   const std::vector<double> x = input(gate, config, layer, index, head, t);
   const auto n = static_cast<std::int64_t>(x.size());
   // Gates on the attention input share their hidden layer between heads.
-  const bool shared = c.kind == GateKind::sp_kv || c.kind == GateKind::kvzap_mlp;
+  const bool shared = info_of(c.kind).reads == GateReads::attention_input;
   std::vector<double> hidden;
   for (std::int64_t unit = 0; unit < c.n_hidden; ++unit) {
     const std::int64_t row = (shared ? index : index * config.n_kv_heads + head) * c.n_hidden + unit;
@@ -100,10 +99,11 @@ double network_score(const GateFile& gate, const ModelConfig& config, const Plai
                      int t) {
   const GateConfig& c = gate.config;
   double y = 0;
-  if (c.kind == GateKind::dms) {
+  const GateReads reads = info_of(c.kind).reads;
+  if (reads == GateReads::query_channel) {
     y = layer.q_unrotated.at(t + 1, head * layer.group_size())[config.head_dim - 1];  // token t + 1 marks t
   } else {
-    const int from = t + (c.kind == GateKind::dms_separate ? 1 : 0);
+    const int from = t + (reads == GateReads::layer_input ? 1 : 0);
     const std::int64_t of_head = index * config.n_kv_heads + head;
     const auto units = c.n_hidden == 0 ? input : c.kernel > 1 ? convolved_units : hidden_units;
     const std::vector<double> last = units(gate, config, layer, index, head, from);
@@ -115,23 +115,29 @@ double network_score(const GateFile& gate, const ModelConfig& config, const Plai
   return c.sigmoid ? sigmoid(logit) : logit;
 }
 
+/// Every kind that scores tokens without a memory, and the kernels of its convolution.
+const std::vector<std::pair<GateKind, int>>& networks() {
+  static const std::vector<std::pair<GateKind, int>> all = [] {
+    std::vector<std::pair<GateKind, int>> out;
+    for (const GateKindInfo& info : gate_kinds()) {
+      if (info.has_memory || info.reads == GateReads::nothing) continue;
+      out.emplace_back(info.kind, 1);
+      if (!info.convolved.empty()) out.insert(out.end(), {{info.kind, 3}, {info.kind, 33}});  // 33: the whole window
+    }
+    return out;
+  }();
+  return all;
+}
+
 TEST_CASE("rules: a gate says of a token what its definition says, in a prompt and in decode steps",
           "[engine][rules][gate]") {
-  const auto [kind, kernel] = GENERATE(table<GateKind, int>({{GateKind::wg_kv, 1},
-                                                             {GateKind::sp_kv, 1},
-                                                             {GateKind::sp_kv, 3},
-                                                             {GateKind::sp_kv, 33},  // the whole window
-                                                             {GateKind::kvzap_mlp, 1},
-                                                             {GateKind::kvzap_linear, 1},
-                                                             {GateKind::kvpop_mlp, 1},
-                                                             {GateKind::kvpop_linear, 1},
-                                                             {GateKind::dms, 1},
-                                                             {GateKind::dms_separate, 1}}));
+  const auto [kind, kernel] = networks()[GENERATE(range(std::size_t{0}, networks().size()))];
   CAPTURE(name_of(kind), kernel);
   GateFile gate = test::random_gate(kind, /*delay=*/0, kernel);
   if (kind == GateKind::dms) gate.config.offset = -5;  // as published
   gate.config.norm_eps = GENERATE(1e-6, 0.05);         // another one than the model's
-  const bool has_norm = kind == GateKind::wg_kv || kind == GateKind::dms_separate;
+  const GateReads reads = info_of(kind).reads;
+  const bool has_norm = reads == GateReads::key_pair || reads == GateReads::layer_input;
   if (!has_norm && gate.config.norm_eps > 1e-6) return;
   const engine::LoadedModel model = test::gated_model({gate});
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 31);
