@@ -135,8 +135,7 @@ constexpr std::string_view kPooledSection =
 
 /// Budgets that differ between heads.
 constexpr std::string_view kAllocationSection =
-    "\n## Budgets of heads\n\n`allocation` divides the budget of `kvpop`, `top-k`, `tova`, `h2o`, `snapkv` and "
-    "`expected-attention` among layers and heads (of `tova` among layers only, whose heads hold the same tokens). Sinks and window are the same for all heads; what is divided is "
+    "\n## Budgets of heads\n\n`allocation` divides the budget of a policy that has this parameter among layers and heads (of `tova` among layers only, whose heads hold the same tokens). Sinks and window are the same for all heads; what is divided is "
     "the rest, the places: `places = budget - sinks - window`. The mean over heads stays the policy's budget.\n\n"
     "- `pyramid` (PyramidKV): `least = floor(places / beta)`, `most = 2 places - least`; layer l of L has `most - l "
     "floor((most - least) / (L - 1))` places. No layer gets more places than the run has positions.\n"
