@@ -37,6 +37,6 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Shows which tokens a language model keeps
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "fonts-inter, fonts-jetbrains-mono, fonts-dejavu-core, libgl1")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "fontconfig-config, fonts-inter, fonts-jetbrains-mono, fonts-dejavu-core, libgl1")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3-venv")
 include(CPack)
