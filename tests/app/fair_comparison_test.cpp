@@ -41,10 +41,7 @@ std::string budget_of(WindowDriver& window) {
 }  // namespace
 
 // KVpop 25 %, SP-KV, DMS, SnapKV: the last was SnapKV at 50 % beside A's 25 %.
-TEST_CASE("After a policy without a budget the next one begins with the last budget, and A's is offered beside it") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("After a policy without a budget the next one begins with the last budget, and A's is offered beside it") {
   window.wait({{"/model", {{"not", nullptr}}}});
   window.command("policy.set", {{"policy", "kvpop:keep=40%,sinks=4,window=4"}});
   window.command("run.max_tokens", {{"n", 60}});

@@ -27,10 +27,7 @@ TEST_CASE("Heads of the head board have words for a name, other gates their own"
 }
 
 // It read "Hybrid: board-8c2f91aa00000000".
-TEST_CASE("A hybrid of heads from the board is called so by the policy and the list of gates") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A hybrid of heads from the board is called so by the policy and the list of gates") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   window.command("policy.set", {{"policy", "streaming:sinks=4,window=40"}});
   window.command("run.start");
@@ -50,10 +47,7 @@ TEST_CASE("A hybrid of heads from the board is called so by the policy and the l
              Catch::Equals("heads from the head board (2 of 24 global)"));
 }
 
-TEST_CASE("A gate that the policy does not read says which policy it has become, and Ctrl+Z takes both back") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A gate that the policy does not read says which policy it has become, and Ctrl+Z takes both back") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   const auto before = window.state()["parameters"]["policy"];
   const auto gate = window.state()["gate"];

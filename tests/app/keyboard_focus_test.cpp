@@ -14,10 +14,7 @@ using test::skip_without_display;
 using test::WindowDriver;
 using test::Xvfb;
 
-TEST_CASE("Tab gives arrows and space to the controls, F6 moves on, and Escape gives them back to the views") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Tab gives arrows and space to the controls, F6 moves on, and Escape gives them back to the views") {
   decode_short(window);
   window.key("Home");
   window.key("Right");
@@ -51,10 +48,7 @@ TEST_CASE("Tab gives arrows and space to the controls, F6 moves on, and Escape g
   window.wait({{"/selection/runs", nlohmann::json::array()}});
 }
 
-TEST_CASE("The prompt is entered by Tab, Down and Enter, and Escape goes on from it") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The prompt is entered by Tab, Down and Enter, and Escape goes on from it") {
   decode_short(window);
   window.command("prompt.set", {{"text", ""}});
   window.key("Escape");
@@ -80,10 +74,7 @@ TEST_CASE("The prompt is entered by Tab, Down and Enter, and Escape goes on from
   CHECK(window.state()["ui"]["keyboard"] == "left");  // arrows walk on
 }
 
-TEST_CASE("Escape closes the menu also while the mouse is over the entry that opened a part of it") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Escape closes the menu also while the mouse is over the entry that opened a part of it") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   window.click("button.menu");
   window.frames(3);
@@ -100,10 +91,7 @@ TEST_CASE("Escape closes the menu also while the mouse is over the entry that op
 }
 
 // Enter opens the number's field, and the digits were shortcuts of the strip as well.
-TEST_CASE("Digits that are typed at once behind the Enter that opens a number's field are its alone") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Digits that are typed at once behind the Enter that opens a number's field are its alone") {
   decode_short(window, "kvpop:budget=6,sinks=1,window=2");
   window.key("Escape");
   const auto colour = window.state()["selection"]["colour"];
@@ -129,10 +117,7 @@ TEST_CASE("Digits that are typed at once behind the Enter that opens a number's 
   CHECK(window.state()["selection"]["colour"] == colour);
 }
 
-TEST_CASE("What is typed at once behind Ctrl+P or Ctrl+G is no shortcut") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("What is typed at once behind Ctrl+P or Ctrl+G is no shortcut") {
   decode_short(window);
   window.command("prompt.set", {{"text", ""}});
   window.key("Escape");
@@ -147,10 +132,7 @@ TEST_CASE("What is typed at once behind Ctrl+P or Ctrl+G is no shortcut") {
   CHECK(prompt.find_first_not_of("42") == std::string::npos);  // 2 and 3 were Go to's
 }
 
-TEST_CASE("A field that is asked for over a list takes its place, and a key whose command is refused says why") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A field that is asked for over a list takes its place, and a key whose command is refused says why") {
   decode_short(window);
   window.key("Escape");
   window.key("ctrl+k");
@@ -176,10 +158,7 @@ TEST_CASE("A field that is asked for over a list takes its place, and a key whos
   CHECK(window.state()["notice"] == window.text("run.obstacle"));
 }
 
-TEST_CASE("A layout of one's own is saved, taken, replaced and removed by keys alone") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A layout of one's own is saved, taken, replaced and removed by keys alone") {
   decode_short(window);
   window.key("Escape");
   const std::vector<std::string> ours = {"run_curves", "comparison"}, explore = {"layer_head_map", "cache_timeline"};
@@ -234,10 +213,7 @@ TEST_CASE("A layout of one's own is saved, taken, replaced and removed by keys a
   CHECK_THROWS(window.rect("layouts.take.mine"));
 }
 
-TEST_CASE("Home and End are the controls' while these have the keyboard, Alt+. and Alt+, go from token to token") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Home and End are the controls' while these have the keyboard, Alt+. and Alt+, go from token to token") {
   decode_short(window);
   window.key("Escape");
   window.command("scrub.to", {{"q", 9}});
@@ -259,10 +235,7 @@ TEST_CASE("Home and End are the controls' while these have the keyboard, Alt+. a
   window.wait({{"/selection/token", 0}});
 }
 
-TEST_CASE("A number typed at once behind Ctrl+G, and a word behind Ctrl+F or Ctrl+K, are whole") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A number typed at once behind Ctrl+G, and a word behind Ctrl+F or Ctrl+K, are whole") {
   decode_short(window);
   window.key("Escape");
   const std::string delay = GENERATE("1", "5", "20");

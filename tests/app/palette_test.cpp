@@ -37,10 +37,7 @@ TEST_CASE("A command's arguments are asked for in the controls' words, and taken
   CHECK(with_names({number("turn")}, "3") == "3");
 }
 
-TEST_CASE("The palette keeps the keyboard where Enter has nothing to run") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The palette keeps the keyboard where Enter has nothing to run") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   window.key("ctrl+k");
   window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
@@ -59,10 +56,7 @@ TEST_CASE("The palette keeps the keyboard where Enter has nothing to run") {
   CHECK_THAT(window.text("palette.input"), Catch::EndsWith("q"));
 }
 
-TEST_CASE("What a step would take back is no command of that name") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("What a step would take back is no command of that name") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   window.command("run.start");
   window.wait({{"/running", false}, {"/a/status", "complete"}});
@@ -80,10 +74,7 @@ TEST_CASE("What a step would take back is no command of that name") {
   window.wait({{"/ui/palette", false}, {"/workspace/redo", "metric Cache share to Density"}});
 }
 
-TEST_CASE("The palette takes a head by the words that it asks in") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The palette takes a head by the words that it asks in") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   window.command("run.start");
   window.wait({{"/running", false}, {"/a/status", "complete"}});
@@ -101,10 +92,7 @@ TEST_CASE("The palette takes a head by the words that it asks in") {
 }
 
 // Enter ran it without a range, and what was typed then were shortcuts.
-TEST_CASE("By keys alone a range of tokens is marked, and let go of") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("By keys alone a range of tokens is marked, and let go of") {
   decode_short(window);
   for (const auto& [typed, begin, end] : {std::tuple("from 4, up to 9", 4, 9), std::tuple("5 8", 5, 8)}) {
     window.key("ctrl+k");

@@ -421,10 +421,7 @@ TEST_CASE("In the window P pins and Shift+P notes, and after a clean end and kil
   CHECK(read_notes(trace).at(0).name == "base line");
 }
 
-TEST_CASE("Tab and Shift+Tab step through pins and notes, Enter presses what has the keys, and no tab is written") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Tab and Shift+Tab step through pins and notes, Enter presses what has the keys, and no tab is written") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/workspace/restoring", false}});
   window.command("run.start");
   window.wait({{"/running", false}, {"/a/status", "complete"}});

@@ -39,10 +39,7 @@ void run_prompt(WindowDriver& window) {
 
 }  // namespace
 
-TEST_CASE("Parameters that few change are folded away while they are at their defaults, and one click shows them") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Parameters that few change are folded away while they are at their defaults, and one click shows them") {
   window.wait({{"/model", {{"not", nullptr}}}});
   const auto shown = [&](const char* policy) {
     window.command("policy.set", {{"policy", policy}});
@@ -71,10 +68,7 @@ TEST_CASE("Parameters that few change are folded away while they are at their de
 }
 
 // H12, W15, W16.
-TEST_CASE("Sliders reach what a parameter may be, with the decimals that they show") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Sliders reach what a parameter may be, with the decimals that they show") {
   window.wait({{"/model", {{"not", nullptr}}}});
   window.command("policy.set", {{"policy", "sp-kv:pool=64"}});
   window.frames(2);
@@ -135,10 +129,7 @@ TEST_CASE("A slider writes all decimals of a number that it was given, of a gate
 }
 
 // A newcomer's first own prompt ended in a failed run: 25 % of it are fewer tokens than sinks and window take.
-TEST_CASE("A short prompt runs under the policy that stands there: its budget is raised, and the panel says so") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A short prompt runs under the policy that stands there: its budget is raised, and the panel says so") {
   window.wait({{"/model", {{"not", nullptr}}}});
   window.command("policy.set", {{"policy", "kvpop:keep=25%,sinks=4,window=4"}});
   window.frames(3);
@@ -162,10 +153,7 @@ TEST_CASE("A short prompt runs under the policy that stands there: its budget is
   CHECK_THAT(window.text("run.obstacle"), Catch::Contains("A budget of 31 tokens is too small"));
 }
 
-TEST_CASE("What Quest reads is a number of tokens or a share of the run, by the same slider") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("What Quest reads is a number of tokens or a share of the run, by the same slider") {
   window.wait({{"/model", {{"not", nullptr}}}});
   window.command("policy.set", {{"policy", "quest:read=25%"}});
   window.frames(3);
@@ -319,10 +307,7 @@ TEST_CASE("The sheet of keys is scrolled by arrows and page keys, and the run be
   CHECK(window.state()["selection"]["q"] == 0);
 }
 
-TEST_CASE("The search has the keyboard when it is opened again, and keeps it over Enter") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The search has the keyboard when it is opened again, and keeps it over Enter") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   window.command("prompt.set", {{"text", "one two one two one two one three"}});
   window.command("run.start");
@@ -349,10 +334,7 @@ TEST_CASE("The search has the keyboard when it is opened again, and keeps it ove
   CHECK(window.state()["selection"]["metric"] == metric);
 }
 
-TEST_CASE("The list of models and gates is walked and taken by keys") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The list of models and gates is walked and taken by keys") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   window.key("ctrl+m");
   window.frames(4);
@@ -392,10 +374,7 @@ TEST_CASE("The list of models and gates is walked and taken by keys") {
   CHECK(is_closed());
 }
 
-TEST_CASE("Letters, blank and arrows do nothing behind an open list, whatever they mean to the views") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Letters, blank and arrows do nothing behind an open list, whatever they mean to the views") {
   run_prompt(window);
   const auto before = window.state();
   const auto is_untouched = [&] {
@@ -446,10 +425,7 @@ TEST_CASE("The inspector scrolls: at 1280 x 720 all that it has of a token can b
 }
 
 // ImGui keeps the steps of a field's text: undone in a text that was shorter by then, they ended the window.
-TEST_CASE("Ctrl+Z in a field whose text became another one since it was typed in is harmless") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Ctrl+Z in a field whose text became another one since it was typed in is harmless") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   for (const char* key : {"ctrl+k", "ctrl+k", "ctrl+o", "ctrl+o"}) {
     window.key(key);
@@ -464,10 +440,7 @@ TEST_CASE("Ctrl+Z in a field whose text became another one since it was typed in
   CHECK(window.state()["ui"]["dialog"].is_null());
 }
 
-TEST_CASE("What is typed fast into Go to, and Enter at once behind it, is all taken") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("What is typed fast into Go to, and Enter at once behind it, is all taken") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   window.command("run.start");
   window.wait({{"/running", false}, {"/a/n_tokens", {{"at_least", 40}}}});
@@ -486,10 +459,7 @@ TEST_CASE("What is typed fast into Go to, and Enter at once behind it, is all ta
   }
 }
 
-TEST_CASE("A command of the palette that needs arguments asks for them in its field, and a refused one stays there") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A command of the palette that needs arguments asks for them in its field, and a refused one stays there") {
   run_prompt(window);
   const auto ask = [&] {
     window.key("ctrl+k");
@@ -536,10 +506,7 @@ TEST_CASE("At 1280 x 720 three views have the inspector's room, and two leave it
   CHECK(window.state()["ui"]["right"] == true);  // a wider window has it again
 }
 
-TEST_CASE("The first Tab of a new window goes to a part of it that has a control") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The first Tab of a new window goes to a part of it that has a control") {
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   window.frames(4);
   for (int i = 0; i < 6; ++i) {
@@ -550,10 +517,7 @@ TEST_CASE("The first Tab of a new window goes to a part of it that has a control
 }
 
 // Z maximised the strip and Ctrl+E exported the map, wherever the mouse was and whatever was shown.
-TEST_CASE("Z and Ctrl+E are about the view that the mouse is over, and the dialog stays with it") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Z and Ctrl+E are about the view that the mouse is over, and the dialog stays with it") {
   decode_short(window);
   const auto point_at = [&](const std::string& view) {
     const auto title = window.rect("view." + view + ".export");

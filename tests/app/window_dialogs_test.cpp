@@ -12,10 +12,7 @@ using test::skip_without_display;
 using test::WindowDriver;
 using test::Xvfb;
 
-TEST_CASE("Figure and venue of an export are changed by keys alone, to and fro, and what is typed stays the name") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Figure and venue of an export are changed by keys alone, to and fro, and what is typed stays the name") {
   decode_short(window);
   window.key("ctrl+e");
   window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
@@ -48,10 +45,7 @@ TEST_CASE("Figure and venue of an export are changed by keys alone, to and fro, 
   CHECK_THAT(test::read_text(window.folder() / "by-keys.json"), Catch::Contains("iclr"));
 }
 
-TEST_CASE("The hint of a run has its whole name, which the list cuts") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The hint of a run has its whole name, which the list cuts") {
   decode_short(window);
   const std::string name = "a name that is far too long for the list of runs at the left of the window and goes on";
   window.command("run.rename", {{"id", 1}, {"name", name}});

@@ -90,3 +90,15 @@ class WindowDriver {
 void decode_short(WindowDriver& window, const char* policy = "full");
 
 }  // namespace kvscope::test
+
+/// A test case whose body has a fresh `window` with the fake engine on a `display`; skipped where windows cannot be.
+#define WINDOW_TEST_OF(body, ...)                                                            \
+  static void body(kvscope::test::WindowDriver& window, const kvscope::test::Xvfb& display); \
+  TEST_CASE(__VA_ARGS__) {                                                                   \
+    if (kvscope::test::skip_without_display()) return;                                       \
+    const kvscope::test::Xvfb display;                                                       \
+    kvscope::test::WindowDriver window(display, {.engine = kvscope::test::fake()});          \
+    body(window, display);                                                                   \
+  }                                                                                          \
+  static void body(kvscope::test::WindowDriver& window, [[maybe_unused]] const kvscope::test::Xvfb& display)
+#define WINDOW_TEST(...) WINDOW_TEST_OF(INTERNAL_CATCH_UNIQUE_NAME(window_test_), __VA_ARGS__)

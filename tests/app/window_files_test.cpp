@@ -50,10 +50,7 @@ TEST_CASE("A typed path is a folder and what its names begin with, and Tab compl
   CHECK(complete(listing, ".h") == ".hidden/");
 }
 
-TEST_CASE("The dialog lists a folder, completes with Tab, walks with the arrows and opens by keys alone") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The dialog lists a folder, completes with Tab, walks with the arrows and opens by keys alone") {
   open_on_two_prompts(window);
   window.type("pro");
   window.text_soon("dialog.path", "pro");
@@ -67,10 +64,7 @@ TEST_CASE("The dialog lists a folder, completes with Tab, walks with the arrows 
   window.wait({{"/ui/dialog", nullptr}, {"/parameters/prompt", "the second of two"}});
 }
 
-TEST_CASE("Enter takes the one entry whose name begins as typed, and the dialog says in which folder it looks") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Enter takes the one entry whose name begins as typed, and the dialog says in which folder it looks") {
   open_on_two_prompts(window);
   CHECK(window.text_soon("dialog.folder", "in ") == "in " + (window.folder() / "").string());
   window.type("prompts/fi");
@@ -85,10 +79,7 @@ TEST_CASE("Enter takes the one entry whose name begins as typed, and the dialog 
 }
 
 // It closed, and what had been typed was gone.
-TEST_CASE("A path to open that is not there is said in the dialog, which stays with what was typed") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A path to open that is not there is said in the dialog, which stays with what was typed") {
   open_on_two_prompts(window);
   for (const char* path : {"prompts/third.txt", "nowhere/third.txt", "third"}) {
     CAPTURE(path);
@@ -134,10 +125,7 @@ TEST_CASE("A run that begins leaves a dialog its keys, and what is refused becau
 }
 
 // It said "It exists", and Save replaced it with the box unchecked.
-TEST_CASE("A file is replaced only when the box is ticked, by click and by Enter alike") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A file is replaced only when the box is ticked, by click and by Enter alike") {
   decode_short(window);
   const auto figure = window.folder() / "mine.pdf", data = window.folder() / "other.csv";
   std::ofstream(figure) << "precious";
@@ -186,10 +174,7 @@ TEST_CASE("A file is replaced only when the box is ticked, by click and by Enter
   CHECK_FALSE(std::filesystem::exists(window.folder() / ".pdf"));
 }
 
-TEST_CASE("The export says how large the figure will be for the venue that is chosen, and why no picture is copied") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The export says how large the figure will be for the venue that is chosen, and why no picture is copied") {
   decode_short(window);
   window.command("figure.measure", {{"venue", "icml"}});
   window.wait({{"/notice", {{"contains", "= 3.25 × "}}}});
@@ -202,10 +187,7 @@ TEST_CASE("The export says how large the figure will be for the venue that is ch
   CHECK(window.state()["banners"].empty());
 }
 
-TEST_CASE("The runs of one trace are one entry with previous and next, each with its prompt, NLL and recall") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The runs of one trace are one entry with previous and next, each with its prompt, NLL and recall") {
   decode_short(window, "kvpop:budget=6,sinks=1,window=2");
   window.wait({{"/files_busy", false}});
   const std::string detail = window.text_soon("run.1.detail", "NLL");
@@ -268,10 +250,7 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   window.wait({{"/runs/3/id", 4}});
 }
 
-TEST_CASE("All of a trace that A is not of has its first run as A, and once more leaves A alone") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("All of a trace that A is not of has its first run as A, and once more leaves A alone") {
   decode_short(window);
   const auto trace = window.folder() / "two.h5";
   {
@@ -346,10 +325,7 @@ TEST_CASE("Failed runs are folded away with what they said, and each run's own c
   window.wait({{"/notice", "copied the command of run 1"}});
 }
 
-TEST_CASE("The palette puts what is possible first and says of the rest why it is not") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The palette puts what is possible first and says of the rest why it is not") {
   decode_short(window);
   window.key("ctrl+k");
   window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
@@ -363,10 +339,7 @@ TEST_CASE("The palette puts what is possible first and says of the rest why it i
   CHECK(window.state()["ui"]["palette"].get<bool>());
 }
 
-TEST_CASE("A message lies over the corner and moves nothing, and a value can be typed beside its slider") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A message lies over the corner and moves nothing, and a value can be typed beside its slider") {
   decode_short(window);
   window.frames(3);
   const auto before = window.rect("timeline.scrub");
@@ -407,10 +380,7 @@ TEST_CASE("On a small screen the views keep their room, and every control of the
   CHECK(canvas[2] > 200);
 }
 
-TEST_CASE("The next run of a trace is not possible where no run is of one, and the refusal says why") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The next run of a trace is not possible where no run is of one, and the refusal says why") {
   decode_short(window);
   for (const char* id : {"run.next_in_trace", "run.previous_in_trace"})
     CHECK_THROWS_WITH(window.command(id), Catch::Contains("There is no run from a trace in the list."));

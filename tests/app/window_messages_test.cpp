@@ -23,11 +23,8 @@ void open_export(WindowDriver& window) {
 
 }  // namespace
 
-TEST_CASE(
+WINDOW_TEST(
     "Several errors are one line, which covers nothing of the time and what else is shown, until a click shows them all") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
   decode_short(window);
   const std::string path = "/nowhere/" + std::string(120, 'x') + " " + std::string(120, 'y') + "/";
   for (const char* name : {"first", "second", "third"}) {
@@ -111,11 +108,8 @@ TEST_CASE("Of several errors that are shown one is dismissed, by a double click 
   CHECK(left[1] + left[3] < window.rect("status")[1]);  // where it was shown, not folded away beside what goes on
 }
 
-TEST_CASE(
+WINDOW_TEST(
     "Escape closes a list that is open in the dialog before it, and a folder that is not there keeps what was typed") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
   decode_short(window);
   open_export(window);
   window.click("export.venue");
@@ -138,10 +132,7 @@ TEST_CASE(
   CHECK(window.state()["banners"].empty());
 }
 
-TEST_CASE("A name that Enter was refused for keeps the keyboard") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A name that Enter was refused for keeps the keyboard") {
   decode_short(window);
   std::ofstream(window.folder() / "mine.pdf") << "precious";
   open_export(window);

@@ -11,10 +11,7 @@ using test::WindowDriver;
 using test::Xvfb;
 
 // "25 % = 47, raised to 84" was read as A's, which the preview beside it is of.
-TEST_CASE("What a budget comes to is said of the next run, and of A where that has another length") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("What a budget comes to is said of the next run, and of A where that has another length") {
   window.wait({{"/model", {{"not", nullptr}}}});
   window.command("policy.set", {{"policy", "kvpop:keep=50%,sinks=4,window=4"}});
   window.command("run.max_tokens", {{"n", 100}});
@@ -39,10 +36,7 @@ TEST_CASE("What a budget comes to is said of the next run, and of A where that h
   CHECK_THAT(window.text("policy.budget_words"), Catch::Contains(". Nothing will be evicted: all "));
 }
 
-TEST_CASE("A number with no end of digits has four of them wherever it is shown, and all in the command of its run") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A number with no end of digits has four of them wherever it is shown, and all in the command of its run") {
   window.wait({{"/model", {{"not", nullptr}}}});
   window.command("policy.set", {{"policy", "hybrid:heads=c,full=0.8666666666666667"}});
   window.command("run.start");

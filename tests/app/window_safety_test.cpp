@@ -219,10 +219,7 @@ TEST_CASE("A model that cannot be loaded leaves the one that is open, with its r
   CHECK(window.state()["runs"].size() == 2);
 }
 
-TEST_CASE("Opening a gate's folder adds the gate to the open model and sets the policy that it was trained for") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Opening a gate's folder adds the gate to the open model and sets the policy that it was trained for") {
   ready(window);
   window.command("file.open", {{"path", (kGates / "wg-kv-0.01").string()}});
   window.wait({{"/gate", "wg-kv-0.01"}, {"/engine", "ready"}, {"/model", "kvscope-tiny"}});

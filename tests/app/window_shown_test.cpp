@@ -198,10 +198,7 @@ TEST_CASE("Ctrl+H refuses heads that only a tie would choose, and says of others
   CHECK_FALSE(std::filesystem::exists(window.folder() / "selected-heads"));
 }
 
-TEST_CASE("Views over a view puts another in its place or beside it, and a narrow one has its buttons behind one") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Views over a view puts another in its place or beside it, and a narrow one has its buttons behind one") {
   window.wait({{"/model", {{"not", nullptr}}}});
   window.command("prompt.set", {{"text", "one two three four five six seven"}});
   window.command("run.max_tokens", {{"n", 6}});

@@ -95,10 +95,7 @@ TEST_CASE("Until the engine answers a run the canvas has its prompt, and no numb
   window.wait({{"/a/n_tokens", {{"at_least", 12}}}});
 }
 
-TEST_CASE("Clients that leave in the midst of what they wait for cost the window nothing") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Clients that leave in the midst of what they wait for cost the window nothing") {
   ready(window);
   std::string waits;
   const json never = {{"query", "wait"}, {"until", {{"/running", "never"}}}, {"timeout", 1e6}};
@@ -175,10 +172,7 @@ TEST_CASE("A window with a prompt of 20 MB in its workspace ends when it is told
   }
 }
 
-TEST_CASE("What is selected of one text is not carried to another, and stays where the tokens are the same") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("What is selected of one text is not carried to another, and stays where the tokens are the same") {
   test::decode_short(window);
   window.command("prompt.set", {{"text", "one two three four five six seven eight nine eleven twelve"}});
   window.command("run.start");

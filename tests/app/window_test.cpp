@@ -200,10 +200,7 @@ TEST_CASE("The window draws and answers while the engine hangs, and quits in tim
   CHECK(gone(pid));
 }
 
-TEST_CASE("The palette finds a command by its words and runs it with the keyboard alone, and no tap is lost") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("The palette finds a command by its words and runs it with the keyboard alone, and no tap is lost") {
   load_and_run(window);
   window.wait({{"/running", false}, {"/a/status", "complete"}});
   window.key("ctrl+k");
@@ -218,10 +215,7 @@ TEST_CASE("The palette finds a command by its words and runs it with the keyboar
   CHECK(window.state()["selection"]["q"] == 20);
 }
 
-TEST_CASE("A path is asked for where none is given, and typed into the field") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("A path is asked for where none is given, and typed into the field") {
   load_and_run(window);
   window.wait({{"/running", false}, {"/a/status", "complete"}});
   window.key("ctrl+s");
@@ -292,10 +286,7 @@ TEST_CASE("A script runs commands in order and writes a picture, without a hand 
   CHECK(failed.err.find("step 1") != std::string::npos);
 }
 
-TEST_CASE("An idle window costs next to nothing") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("An idle window costs next to nothing") {
   load_and_run(window);
   window.wait({{"/running", false}, {"/a/status", "complete"}});
   std::this_thread::sleep_for(std::chrono::milliseconds(500));

@@ -61,10 +61,7 @@ json found(const json& state) {
 
 }  // namespace
 
-TEST_CASE("Keys undo and redo what mouse and keys have done, and in a text field they are the field's own") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
+WINDOW_TEST("Keys undo and redo what mouse and keys have done, and in a text field they are the field's own") {
   load(window);
   decode(window, "kvpop:keep=40%");
   const auto budget = [&] { return window.state()["parameters"]["policy"].get<std::string>(); };
