@@ -1,12 +1,14 @@
 #include "app/catalog/given_budgets.h"
 
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 
 #include "engine/core/policy/allocation.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/text.h"
 #include "engine/core/trace/study_file.h"
 
 namespace kvscope::app {
@@ -15,6 +17,8 @@ namespace {
 constexpr std::size_t kMaxBytes = 1 << 22;
 
 bool is_hdf5(const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return false;
   std::string start(8, '\0');
   std::ifstream(path, std::ios::binary).read(start.data(), 8);
   return start == "\x89HDF\r\n\x1a\n";
@@ -51,9 +55,18 @@ int places_of(const PolicySpec& policy, int& fixed) {
   return geometry.top_k;
 }
 
-std::string text_of(std::span<const double> shares, std::size_t n_heads, const PolicySpec& policy) {
+std::string text_of(std::span<const double> shares, std::size_t n_heads, const PolicySpec& policy,
+                    const std::string& file) {
   int fixed = 0;
   const int places = places_of(policy, fixed);
+  for (const double share : shares)
+    if (share < 0 || std::isinf(share))
+      throw Error({.file = file, .where = "budget", .found = number_text(share), .expected = "shares of at least 0"});
+  if (static_cast<std::int64_t>(places) * static_cast<std::int64_t>(shares.size()) > INT32_MAX)
+    throw Error({.code = ExitCode::usage,
+                 .file = "budgets of a study",
+                 .found = policy.to_string(),
+                 .expected = "a budget of at most 2147483647 tokens over all heads"});
   std::vector<double> known;  // layers that are local by the model's design have no share
   for (const double share : shares)
     if (!std::isnan(share)) known.push_back(share);
@@ -82,7 +95,9 @@ std::string given_budgets(const std::string& source, const PolicySpec& policy, c
                  .expected = "a hybrid study with --strategies budgets, or a file of numbers"});
   const std::size_t row = row_of(*study, file, label), n_heads = static_cast<std::size_t>(budgets->shape[2]),
                     n = static_cast<std::size_t>(budgets->shape[1]) * n_heads;
-  return text_of(std::span(budgets->values).subspan(row * n, n), n_heads, policy);
+  if ((row + 1) * n > budgets->values.size())
+    throw Error({.file = file, .where = "budget", .found = "fewer points than the table", .expected = "all of them"});
+  return text_of(std::span(budgets->values).subspan(row * n, n), n_heads, policy, file);
 }
 
 }  // namespace kvscope::app

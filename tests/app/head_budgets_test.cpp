@@ -134,6 +134,11 @@ TEST_CASE("The shares of a hybrid study divide a budget as a file of the same nu
   refused(study, policy, "2 points with budgets");
   refused(study + "#budgets:9", policy, "no point budgets:9; expected " + study + "#POINT, with a point of budgets:2");
   refused(study + "#budgets:3", "h2o:keep=40%,window=20", "a policy with one budget per head in tokens");
+  table.arrays[0].values[n] = -1;
+  write_study(study, table, true);
+  const auto negative = run(policy, {"--budgets", study + "#budgets:2"});
+  CHECK(negative.exit_code == 2);
+  CHECK_THAT(negative.err, Catch::Contains("hybrid.h5: budget: -1; expected shares of at least 0"));
 }
 
 TEST_CASE("The program decodes under given budgets, keeps them, copies them with the command and gives them up") {
