@@ -1,5 +1,8 @@
 #include "engine/core/files/weights/config_keys.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "engine/core/support/unread_keys.h"
 
 namespace kvscope {
@@ -66,7 +69,7 @@ void warn_of_other_keys(const nlohmann::json& config, const ModelFamily& family,
                         std::vector<std::string>& warnings) {
   std::vector<std::string_view> known(std::begin(kRead), std::end(kRead));
   known.insert(known.end(), std::begin(kHarmless), std::end(kHarmless));
-  known.insert(known.end(), family.keys.begin(), family.keys.end());
+  std::ranges::copy_if(family.keys, std::back_inserter(known), [](std::string_view key) { return !key.empty(); });
   if (family.windows) known.insert(known.end(), std::begin(kWindows), std::end(kWindows));
   if (auto line = unread_keys(config, known, file, "the model may compute something else"))
     warnings.push_back(std::move(*line));
