@@ -86,7 +86,7 @@ std::string given_budgets(const std::string& source, const PolicySpec& policy, c
   std::string file = source, label;
   const std::size_t mark = source.rfind('#');
   if (mark != std::string::npos && !std::filesystem::exists(source)) file.resize(mark), label = source.substr(mark + 1);
-  if (!is_hdf5(file)) return read_file(source, kMaxBytes);
+  if (!is_hdf5(file)) return read_text_file(source, kMaxBytes);
   const std::optional<StudyTable> study = read_study_if_one(program, file);
   const StudyArray* budgets = study ? study->array("budget") : nullptr;
   if (!budgets || budgets->axes != std::vector<std::string>{"point", "layer", "kv_head"})
