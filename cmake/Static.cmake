@@ -5,7 +5,6 @@ option(KVSCOPE_STATIC "Link the window's libraries from archives, for a program 
 
 set(glyphs fontconfig freetype expat png16 brotlidec brotlicommon z)
 set(archives_of_HDF5 hdf5 sz aec z)
-set(archives_of_IMGUI imgui stb)
 set(archives_of_CAIRO cairo pixman-1 ${glyphs})
 set(archives_of_FONTS ${glyphs})
 

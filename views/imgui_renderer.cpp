@@ -38,8 +38,7 @@ class Pen {
   }
   void operator()(const StrokeBox& p) {
     const ImVec2 a = snap(at({p.box.x, p.box.y})), b = snap(at({p.box.right(), p.box.bottom()}));
-    if (p.dash <= 0)
-      return list_.AddRect(a, {b.x + 1, b.y + 1}, to_imgui(p.colour), px(p.radius), 0, thickness(p.width));
+    if (p.dash <= 0) return list_.AddRect(a, {b.x + 1, b.y + 1}, to_imgui(p.colour), px(p.radius), thickness(p.width));
     for (const auto& [from, to] :
          {std::pair{a, ImVec2{b.x, a.y}}, {ImVec2{b.x, a.y}, b}, {b, ImVec2{a.x, b.y}}, {ImVec2{a.x, b.y}, a}}) {
       dashed(from, to, to_imgui(p.colour), thickness(p.width), px(p.dash));
@@ -59,8 +58,8 @@ class Pen {
   }
   void operator()(const Polygon& p) {
     const std::size_t n = p.points.size();
-    const ImDrawListFlags flags = list_.Flags;
-    list_.Flags &= ~ImDrawListFlags_AntiAliasedFill;  // antialiased neighbours show a seam
+    const auto flags = list_.Flags;
+    list_.Flags &= ~ImDrawFlags_AAFill;  // antialiased neighbours show a seam
     for (std::size_t i = 0; i + 1 < n / 2; ++i) {
       list_.AddQuadFilled(at(p.points[i]), at(p.points[i + 1]), at(p.points[n - 2 - i]), at(p.points[n - 1 - i]),
                           to_imgui(p.colour));

@@ -12,6 +12,7 @@
 #include "views/figure/policy_words.h"
 #include "views/figure/token_strip_figure.h"
 #include "views/figure/token_text.h"
+#include "views/widgets/imgui_compat.h"
 #include "views/widgets/paired_oracle.h"
 #include "views/widgets/pin_list.h"
 
@@ -61,7 +62,7 @@ void InspectorView::draw(ViewContext& context) {
   draw_marked(context);
   draw_head(context, at);
   if (context.a->preview) {
-    const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x, out = services_.theme->px(5);
+    const float right = right_edge_on_screen(), out = services_.theme->px(5);
     preview_frame(services_, {min.x - out, min.y - out / 2}, {right + out, ImGui::GetCursorScreenPos().y});
   }
 }
@@ -179,7 +180,7 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
   heads_.draw(list, a, {a.x + size.x, a.y + size.y});
   list.AddRect(a, {a.x + size.x, a.y + size.y}, to_imgui(theme.palette.border));
   const ImVec2 min{a.x + wide * static_cast<float>(at.kv_head), a.y + cell * static_cast<float>(at.layer)};
-  list.AddRect(min, {min.x + wide, min.y + cell}, to_imgui(theme.palette.text), 0, 0, theme.px(1.5f));
+  list.AddRect(min, {min.x + wide, min.y + cell}, to_imgui(theme.palette.text), 0, theme.px(1.5f));
   const bool clicked = ImGui::InvisibleButton("inspector.heads", size);
   services_.items->add("inspector.heads", last_item());
   const ImVec2 mouse = ImGui::GetIO().MousePos;

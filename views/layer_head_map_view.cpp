@@ -332,7 +332,7 @@ void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, co
     const float w = services_.theme->px(width);
     // Of a low cell a frame on its edge would leave no colour in sight: it goes around, past the wider one of the two.
     const float out = std::min(r.w, r.h) < services_.theme->px(8) ? services_.theme->px(2) + 0.5f : 0;
-    list.AddRect({r.x - out, r.y - out}, {r.x + r.w + out, r.y + r.h + out}, to_imgui(colour), 0, 0, w);
+    list.AddRect({r.x - out, r.y - out}, {r.x + r.w + out, r.y + r.h + out}, to_imgui(colour), 0, w);
     return item_rect({r.x - out, r.y - out}, {r.x + r.w + out, r.y + r.h + out});
   };
   for (int layer = 0; layer < panel->rows && context.pins != nullptr; ++layer) {

@@ -136,12 +136,12 @@ void LayerStripPane::draw_marks(const ViewContext& context, const Cursor& at, To
   const auto x = [&](double t) { return min.x + static_cast<float>((t - span.begin) / span.size()) * (max.x - min.x); };
   const float row = (max.y - min.y) / static_cast<float>(run.evict_at.n_layers());
   const float y = min.y + static_cast<float>(at.layer) * row;
-  list.AddRect({min.x, y}, {max.x, y + row}, to_imgui(theme.palette.text), 0, 0, theme.px(1.25f));
+  list.AddRect({min.x, y}, {max.x, y + row}, to_imgui(theme.palette.text), 0, theme.px(1.25f));
   services_.items->add("layers.cell", at.layer, item_rect({min.x, y}, {max.x, y + row}));
   const auto token_mark = [&](int token, Colour colour) {
     if (!span.contains(token)) return;
     const float from = std::floor(x(token)), to = std::max(std::floor(x(token + 1)), from + 1);
-    list.AddRect({from, min.y}, {to, max.y}, to_imgui(colour), 0, 0, theme.px(1.25f));
+    list.AddRect({from, min.y}, {to, max.y}, to_imgui(colour), 0, theme.px(1.25f));
   };
   PinMarks(services_, context, "layers").columns(span, min, max);
   token_mark(context.selection->hovered_token, theme.palette.accent);

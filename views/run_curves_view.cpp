@@ -6,6 +6,7 @@
 
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 #include "views/widgets/measure_button.h"
 #include "views/widgets/table_cells.h"
 
@@ -74,7 +75,7 @@ void RunCurvesView::draw_mark(const ViewContext& context) {
   if (positions.empty()) return;
   const std::string text = "mean of " + positions + " per point";
   const FontScope small(services_.theme->fonts.small);
-  const float gap = services_.theme->px(10), right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  const float gap = services_.theme->px(10), right = right_edge_on_screen();
   if (ImGui::GetItemRectMax().x + gap + ImGui::CalcTextSize(text.c_str()).x <= right) {
     ImGui::SameLine(0, gap);
     ImGui::AlignTextToFramePadding();

@@ -130,7 +130,7 @@ void StudyView::ring(ImVec2 origin, const DrawnPoint& point, float width) const 
   ImGui::GetWindowDrawList()->AddRect(
       {origin.x + static_cast<float>(b.x), origin.y + static_cast<float>(b.y)},
       {origin.x + static_cast<float>(b.right()), origin.y + static_cast<float>(b.bottom())},
-      to_imgui(theme.palette.text), 0, 0, width);
+      to_imgui(theme.palette.text), 0, width);
 }
 
 std::string StudyView::describe(const StudyTable& study, const DrawnPoint& point) const {

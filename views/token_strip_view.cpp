@@ -323,7 +323,7 @@ void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, i
     list.AddLine({x, min.y - theme.px(2)}, {x, max.y + theme.px(2)}, to_imgui(theme.palette.accent), theme.px(2));
   }
   if (context.hits != nullptr && std::ranges::binary_search(*context.hits, token)) {
-    list.AddRect({min.x, min.y}, {max.x, max.y}, to_imgui(theme.palette.warn), theme.px(2.5f), 0, theme.px(1.5f));
+    list.AddRect({min.x, min.y}, {max.x, max.y}, to_imgui(theme.palette.warn), theme.px(2.5f), theme.px(1.5f));
     services_.items->add("strip.hit", token, item_rect(min, max));
   }
   if (context.selection->brush.contains(token))
@@ -334,7 +334,7 @@ void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, i
   const bool selected = token == context.selection->token;
   if (selected || token == context.selection->hovered_token) {
     list.AddRect({min.x - 1, min.y - 1}, {max.x + 1, max.y + 1},
-                 to_imgui(selected ? theme.palette.text : theme.palette.accent), theme.px(3), 0, theme.px(1.75f));
+                 to_imgui(selected ? theme.palette.text : theme.palette.accent), theme.px(3), theme.px(1.75f));
   }
   PinMarks(services_, context, "strip").token(token, min, max);
   services_.items->add("strip.token", token, item_rect(min, max));

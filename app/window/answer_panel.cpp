@@ -9,6 +9,7 @@
 #include "app/window/panel.h"
 #include "app/window/prompt_editors.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::app {
 namespace {
@@ -21,8 +22,7 @@ void draw_head(Panel& panel, const RunEntry& entry) {
   ImGui::AlignTextToFramePadding();
   views::text_in(panel.theme().palette.muted, reason);
   panel.services.items->add_text("answer.reason", views::last_item(), reason);
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::CalcTextSize("Copy").x -
-                  2 * ImGui::GetStyle().FramePadding.x);
+  ImGui::SameLine(views::right_edge() - ImGui::CalcTextSize("Copy").x - 2 * ImGui::GetStyle().FramePadding.x);
   const bool none = entry.run->n_tokens() <= entry.run->prompt_len, running = entry.run->status == RunStatus::running;
   ImGui::BeginDisabled(none);
   if (ImGui::SmallButton("Copy")) panel.run("answer.copy", {{"id", entry.id}});

@@ -23,6 +23,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/seconds_since.h"
+#include "views/text/machine_font.h"
 #include "views/widgets/imgui_compat.h"
 #include "views/widgets/rebuild.h"
 
@@ -82,8 +83,7 @@ AppWindow::AppWindow(const WindowOptions& options)
                .items = &items_,
                .theme = &theme_,
                .wake = glfwPostEmptyEvent,
-               .typed = &text_->typed(),
-               .glyphs = &text_->glyphs()};
+               .typed = &text_.typed()};
   views_ = views::make_views(services_);
   time_deck_ = std::make_unique<views::TimeDeck>(services_);
   add_workspace_commands(commands_, workspace_);
@@ -101,7 +101,6 @@ AppWindow::~AppWindow() {
   // Textures belong to the context: views go first, then the back ends, then the window.
   time_deck_.reset(), panel_.export_preview.reset();
   views_.clear();
-  text_.reset();
   ImGui_ImplOpenGL3_Shutdown();
   ImGui_ImplGlfw_Shutdown();
   ImGui::DestroyContext();
@@ -112,6 +111,7 @@ void AppWindow::set_up_imgui() {
   ImGui::CreateContext();
   views::take_input_as_it_comes();
   ImGuiIO& io = ImGui::GetIO();
+  io.ConfigErrorRecoveryEnableTooltip = io.ConfigErrorRecoveryEnableDebugLog = false;  // of no use to people
   io.IniFilename = io.LogFilename = nullptr;  // layout is ours; a stray imgui.ini has crashed others
   window_.install_callbacks();
   ImGui_ImplGlfw_InitForOpenGL(window_.handle(), false);
@@ -119,7 +119,6 @@ void AppWindow::set_up_imgui() {
   textures_ = std::make_unique<views::OpenGlTextureBackend>([](const char* name) {
     return reinterpret_cast<views::OpenGlTextureBackend::Function>(glfwGetProcAddress(name));
   });
-  text_ = std::make_unique<WindowText>(*textures_, glfwPostEmptyEvent);
   apply_scale_and_theme();
 }
 
@@ -133,11 +132,7 @@ void AppWindow::apply_scale_and_theme() {
   theme_ = views::make_theme(ui_.dark, scale);
   theme_.fonts = fonts, theme_.maps = ui_.colours;
   if (new_fonts) {
-    frame_times_.pause();  // glyphs are rasterised, 95 ms: apart, as all rasterising is
-    if (frame_ > 0) ImGui_ImplOpenGL3_DestroyFontsTexture();
     views::load_fonts(theme_);
-    text_->use(theme_.fonts);
-    if (frame_ > 0) ImGui_ImplOpenGL3_CreateFontsTexture();
   }
   views::apply_theme(theme_);
   applied_scale_ = scale, applied_dark_ = ui_.dark;
@@ -210,8 +205,8 @@ void AppWindow::wait() {
   }
   // A blinking caret, the clock of a run's progress, a message that fades: a few frames a second are enough.
   // Editors of ours say when their caret blinks, and pictures when they are made again; ImGui's fields do not.
-  const bool blinking = (ImGui::GetIO().WantTextInput && !text_->typed().focused) || is_engine_busy();
-  const double caret = text_->typed().redraw_in - seconds_since(last_frame_);
+  const bool blinking = (ImGui::GetIO().WantTextInput && !text_.typed().focused) || is_engine_busy();
+  const double caret = text_.typed().redraw_in - seconds_since(last_frame_);
   const double next = std::max(1e-3, std::min(caret, -seconds_since(redraw_at_)));
   const double timeout = std::min(next, blinking ? 0.1 : kIdleWait);
   const auto begin = std::chrono::steady_clock::now();
@@ -283,8 +278,7 @@ void AppWindow::draw_frame() {
   window_.follow_layout();
   if (std::exchange(layout_revision_, window_.layout_revision()) != window_.layout_revision())
     shortcuts_.use(window_.layout());
-  want_glyphs();
-  if (text_->begin_frame(window_, holds_input_) || window_.holds_keys()) frames_due_ = std::max(frames_due_, 1);
+  if (text_.begin_frame(window_, holds_input_) || window_.holds_keys()) frames_due_ = std::max(frames_due_, 1);
   frame_times_.part(FrameTimes::Part::views);
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
@@ -316,13 +310,15 @@ void AppWindow::draw_frame() {
   if (!ui_.clipboard.empty()) ImGui::SetClipboardText(std::exchange(ui_.clipboard, "").c_str());
   frame_times_.part(FrameTimes::Part::lists);
   ImGui::Render();
-  text_->end_frame();
   frame_times_.frame();  // what follows is the rasteriser's
   const auto raster_begin = std::chrono::steady_clock::now();
   if (has_pixels_ || !ui_.screenshot.empty()) {
     const auto& background = theme_.palette.background;
     window_.clear(background.r / 255.f, background.g / 255.f, background.b / 255.f);
     ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+  } else {
+    for (ImTextureData* texture : ImGui::GetPlatformIO().Textures)
+      if (texture->Status != ImTextureStatus_OK) ImGui_ImplOpenGL3_UpdateTexture(texture);
   }
   ++frame_;
   if (!ui_.screenshot.empty()) save_screenshot();
@@ -331,16 +327,6 @@ void AppWindow::draw_frame() {
   raster_ms_ = std::chrono::duration<double, std::milli>(last_frame_ - raster_begin).count();
   frame_cpu_ = cpu_seconds() - cpu_before;
   frame_times_.start();
-}
-
-// Between two frames: characters that were seen, and have come, are added to the fonts.
-void AppWindow::want_glyphs() {
-  for (const RunEntry* run : {session_.runs().a(), session_.runs().b()}) {
-    if (run) text_->want_tokens(run->id, run->run->pieces.bytes());
-  }
-  if (!text_->add_glyphs()) return;
-  ImGui_ImplOpenGL3_DestroyFontsTexture();
-  ImGui_ImplOpenGL3_CreateFontsTexture();
 }
 
 void AppWindow::save_screenshot() {
@@ -367,6 +353,7 @@ void AppWindow::track_gesture() {
 // The window is there before anything slow begins.
 void AppWindow::start_work() {
   working_ = true, frames_due_ = kFramesAfterInput;
+  fonts_ = std::jthread(views::find_machine_fonts);  // fontconfig reads its lists: up to 0.2 s on a cold disk
   std::error_code error;
   // Other folders are gates, or have the curves of trainings: file.open says which.
   const bool names_model =

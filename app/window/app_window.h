@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "app/command/commands.h"
 #include "app/command/ui_state.h"
@@ -70,7 +71,6 @@ class AppWindow {
   void look_for_new_owner();
   void take_control();
   void draw_frame();
-  void want_glyphs();
   void save_screenshot();
   void start_work();
   void track_gesture();
@@ -89,7 +89,8 @@ class AppWindow {
   views::Theme theme_;
   views::ItemRegistry items_;
   std::unique_ptr<views::OpenGlTextureBackend> textures_;
-  std::unique_ptr<WindowText> text_;
+  WindowText text_;
+  std::jthread fonts_;
   views::ViewServices services_;
   ShortcutTexts shortcuts_{commands_};
   int layout_revision_ = -1;  // of shortcuts_

@@ -10,6 +10,7 @@
 #include "app/window/panel.h"
 #include "app/window/prompt_editors.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 #include "views/widgets/table_cells.h"
 
 namespace kvscope::app {
@@ -45,7 +46,7 @@ struct TurnButton {
 
 // At the right of a turn's title.
 void draw_turn_button(Panel& panel, int index, const TurnButton& button, const nlohmann::json& arguments) {
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - button_width(button.label));
+  ImGui::SameLine(views::right_edge() - button_width(button.label));
   ImGui::BeginDisabled(!button.why_not.empty());
   if (ImGui::SmallButton(button.label)) panel.run(button.command, arguments);
   ImGui::EndDisabled();
@@ -76,8 +77,7 @@ void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last
     ImGui::SameLine();
     const std::string reason = stop_reason(*run->run, panel.session.chat().tokens_before());
     const float copy = button_width("Copy") + panel.px(6);
-    views::cut_text_in(panel.services, palette.muted, reason,
-                       ImGui::GetContentRegionMax().x - ImGui::GetCursorPosX() - copy);
+    views::cut_text_in(panel.services, palette.muted, reason, views::right_edge() - ImGui::GetCursorPosX() - copy);
     panel.services.items->add_text("chat.reason", views::last_item(), reason);
     if (run != panel.session.runs().a()) draw_show_run(panel, *run);
   }

@@ -13,6 +13,7 @@
 #include "app/window/view_title.h"
 #include "app/window/welcome.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 #include "views/widgets/scrolled.h"
 
 namespace kvscope::app {
@@ -51,7 +52,10 @@ class Region {
     ImGui::PopStyleVar(3);  // of this window alone: what opens from it has the style of popups
     ImGui::PopStyleColor();
   }
-  ~Region() { ImGui::End(); }
+  ~Region() {
+    views::end_content_at_cursor();
+    ImGui::End();
+  }
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 };

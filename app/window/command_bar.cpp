@@ -55,7 +55,7 @@ void draw_command_bar(Panel& panel) {
   ImGui::SetCursorPos({panel.px(16), top + panel.px(3)});
   if (named) {
     draw_text(panel.theme().fonts.title, panel.theme().palette.text, "KVScope");
-    ImGui::SameLine(panel.px(132));
+    ImGui::SetCursorPosX(panel.px(132));
   }
   ImGui::SetCursorPosY(top);
   draw_menu(panel);

@@ -10,6 +10,7 @@
 #include "views/figure/recipe.h"
 #include "views/imgui_renderer.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::app {
 /// What the dialog's picture needs from frame to frame.
@@ -136,7 +137,7 @@ void draw_export_options(Panel& panel) {
   setting(panel, "On paper");
   views::text_in(panel.theme().palette.muted, panel.ui.figure_size);
   panel.services.items->add_text("export.size", views::last_item(), panel.ui.figure_size);
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(120));
+  ImGui::SameLine(views::right_edge() - panel.px(120));
   if (ImGui::Button("Copy as PNG", {panel.px(120), 0})) panel.run("figure.copy", dialog.arguments);
   panel.item("export.copy");
   tooltip(panel, "Copy the figure to the clipboard as a picture");

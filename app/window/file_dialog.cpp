@@ -1,8 +1,8 @@
 // The one dialog for a path, to open and to save: type with Tab and ~, walk with the arrows, click, or take a recent one.
 
 #include <imgui.h>
-#include <imgui_internal.h>  // ClearActiveID
-#include <imgui_stdlib.h>    // after imgui.h, which it needs but does not include
+#include <imgui_internal.h>         // ClearActiveID
+#include <misc/cpp/imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <algorithm>
 #include <filesystem>
@@ -13,7 +13,7 @@
 #include "app/window/popup.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
-#include "views/widgets/input_undo.h"
+#include "views/widgets/imgui_compat.h"
 #include "views/widgets/table_cells.h"
 
 namespace kvscope::app {
@@ -113,7 +113,6 @@ void draw_field(Panel& panel, FileDialog& dialog) {
     state.row = -1, state.entered = false;
   // ImGui gives back the text that it had before a row was taken.
   if (!state.wanted.empty()) dialog.path = state.wanted;
-  views::forget_input_undo();
   panel.services.items->add_text("dialog.path", views::last_item(), dialog.path);
 }
 
@@ -170,7 +169,7 @@ bool draw_rows(Panel& panel, FileDialog& dialog, const std::vector<Row>& rows) {
     panel.services.items->add_text("dialog.row." + row.label, views::last_item(), row.note);
     if (i == state.row && !ImGui::IsItemVisible()) ImGui::SetScrollHereY();
     if (!row.note.empty()) {
-      ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(60));
+      ImGui::SameLine(views::right_edge() - panel.px(60));
       const views::FontScope small(panel.theme().fonts.small);
       text_in(panel.theme().palette.muted, row.note);
     }

@@ -1,7 +1,7 @@
 // The fields over the views: what is searched for, and the number that one goes to.
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h, which it needs but does not include
+#include <misc/cpp/imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <string>
 #include <utility>
@@ -9,7 +9,6 @@
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
-#include "views/widgets/input_undo.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::app {
@@ -48,7 +47,6 @@ bool draw_field(Panel& panel, TextField& field, const char* hint, const char* it
   ImGui::PushID(
       n_asked);  // ImGui selects all of a field that it has not seen: what is typed takes the old text's place
   const bool changed = ImGui::InputTextWithHint("##text", hint, &field.text, ImGuiInputTextFlags_AutoSelectAll);
-  views::forget_input_undo();
   ImGui::PopID();
   field.focused = ImGui::IsItemActive();
   if (field.focused) field.asks_keyboard = 0;

@@ -225,26 +225,10 @@ void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, i
   GlfwWindow& self = touch(window);
   self.follow_layout();
   if (key == GLFW_KEY_RIGHT_ALT) self.right_alt_ = action != GLFW_RELEASE;
-  InputEvent event{.kind = InputEvent::Kind::key,
-                   .code = self.code_of_letter(key, action),
-                   .scancode = scancode,
-                   .action = action,
-                   .mods = mods,
-                   .name = ""};
+  InputEvent event{
+      .kind = InputEvent::Kind::key, .code = key, .scancode = scancode, .action = action, .mods = mods, .name = ""};
   if (action != GLFW_RELEASE) self.press(event, key);
   self.input_.push(event);
-}
-
-// Dear ImGui 1.86 has Ctrl+A where it is on an American keyboard. Newer back ends ask GLFW for the layout's letter.
-int GlfwWindow::code_of_letter(int key, int action) {
-  if (views::kBackEndKnowsLetters) return key;
-  if (action == GLFW_PRESS) {
-    const std::string letter = layout_.letter(key);
-    const bool is_none = letter.empty() && key >= GLFW_KEY_A && key <= GLFW_KEY_Z;
-    sent_codes_[key] = is_none ? GLFW_KEY_UNKNOWN : letter.empty() ? key : GLFW_KEY_A + (letter[0] - 'a');
-  }
-  const auto sent = sent_codes_.find(key);
-  return sent == sent_codes_.end() ? key : sent->second;
 }
 
 /// What a key that goes down means to commands and, as the event's name, to text.

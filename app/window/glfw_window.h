@@ -83,7 +83,6 @@ class GlfwWindow {
   }
 
   void note_modifier(const InputEvent& event);
-  int code_of_letter(int key, int action);
   void press(InputEvent& event, int key);
   std::uint64_t add_press(const std::vector<Shortcut>& meanings);  // the number that it got; 0 for none
 
@@ -99,7 +98,6 @@ class GlfwWindow {
   PrintableKey press_;              // the last one
   std::uint64_t press_number_ = 0;  // of which KeyPress came; 0: none
   bool right_alt_ = false;          // is down
-  std::map<int, int> sent_codes_;   // by GLFW's code: the one that the press went to Dear ImGui with
   std::vector<std::string> dropped_;
   bool touched_ = true;  // a new window is looked at
 };

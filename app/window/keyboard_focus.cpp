@@ -37,7 +37,6 @@ void apply_keyboard_focus(const UiState& ui) {
   } else {
     io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
   }
-  if (ui.keyboard && !io.WantTextInput && !ui.has_popup()) views::let_enter_press();
 }
 
 KeyOwner key_owner(const UiState& ui) {
@@ -77,11 +76,11 @@ bool is_key_of_controls(const UiState& ui, const std::string& key) {
 void move_keyboard_focus(UiState& ui, std::span<const std::string> regions) {
   ImGuiContext& context = *ImGui::GetCurrentContext();
   if (!ui.keyboard) {
-    context.NavDisableHighlight = true;
+    context.NavCursorVisible = false;
     ui.focus_step = 0;
     return;
   }
-  context.NavDisableHighlight = false;  // ImGui shows the frame only after the first arrow
+  context.NavCursorVisible = true;  // ImGui shows the frame only after the first arrow
   const int step = std::exchange(ui.focus_step, 0), n = static_cast<int>(regions.size());
   if (step == 0 || n == 0) return;
   const auto now = std::ranges::find(regions, keyboard_region(ui));
@@ -102,7 +101,7 @@ void move_keyboard_focus(UiState& ui, std::span<const std::string> regions) {
 void bring_framed_into_sight() {
   const ImGuiContext& g = *ImGui::GetCurrentContext();
   ImGuiWindow* window = g.CurrentWindow;
-  const bool framed = g.NavWindow == window && g.NavId != 0 && !g.NavDisableHighlight;
+  const bool framed = g.NavWindow == window && g.NavId != 0 && g.NavCursorVisible;
   int& seen = *window->StateStorage.GetIntRef(window->GetID("framed"), 0);
   const int now = framed ? static_cast<int>(g.NavId) : 0;
   if (std::exchange(seen, now) == now || !framed) return;

@@ -13,6 +13,7 @@
 #include "engine/core/support/trim.h"
 #include "views/text/text_editor.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::app {
 
@@ -39,7 +40,7 @@ void draw_own_layout(Panel& panel, const std::string& name, bool chosen) {
   if (ImGui::Selectable(name.c_str(), chosen, 0, {ImGui::GetContentRegionAvail().x - remove - panel.px(8), 0}))
     panel.run("layout.apply", {{"name", name}});
   panel.services.items->add_text("layouts.take." + name, views::last_item(), chosen ? "chosen" : "");
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - remove);
+  ImGui::SameLine(views::right_edge() - remove);
   const bool removed = ImGui::SmallButton("Remove");
   panel.item("layouts.remove." + name);
   ImGui::PopID();
@@ -96,7 +97,7 @@ void draw_layouts(Panel& panel) {
   if (!panel.layout_editor) panel.layout_editor = std::make_shared<LayoutEditor>(panel.services);
   if (begin_popup(panel, "layouts", 460, 0)) {
     draw_text(panel.theme().fonts.title, panel.theme().palette.text, "Your layouts");
-    ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(70));
+    ImGui::SameLine(views::right_edge() - panel.px(70));
     if (ImGui::Button("Close", {panel.px(70), 0})) panel.ui.layouts = false;
     panel.item("layouts.close");
     const Layouts layouts = panel.ui.own_layouts;  // a line may remove one

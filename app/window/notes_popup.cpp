@@ -15,6 +15,7 @@
 #include "engine/core/trace/trace_notes.h"
 #include "views/text/text_editor.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 #include "views/widgets/pin_list.h"
 #include "views/widgets/pin_marks.h"
 
@@ -125,7 +126,7 @@ bool is_pressed_by_keys(Panel& panel, const Stop& stop) {
   const NotesEditors& notes = *panel.notes_editors;
   if (notes.at != stop) return false;
   ImGui::GetWindowDrawList()->AddRect(ImGui::GetItemRectMin(), ImGui::GetItemRectMax(),
-                                      views::to_imgui(panel.theme().palette.accent), ImGui::GetStyle().FrameRounding, 0,
+                                      views::to_imgui(panel.theme().palette.accent), ImGui::GetStyle().FrameRounding,
                                       panel.px(2));
   panel.item("notes.keyed");
   reveal_stop(notes, stop);
@@ -167,7 +168,7 @@ void draw_run_note(Panel& panel, const RunEntry& entry) {
 /// Returns whether the pin is to be removed.
 bool draw_pin_buttons(Panel& panel, int pin, bool here) {
   const std::string letter = pin_letter(pin);
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(146));
+  ImGui::SameLine(views::right_edge() - panel.px(146));
   ImGui::BeginDisabled(!here);
   const bool clicked = ImGui::SmallButton("Go there");
   ImGui::EndDisabled();
@@ -243,7 +244,7 @@ void draw_notes(Panel& panel) {
     const std::vector<Stop> stops = stops_of(pins);
     begin_keys(panel, stops);
     draw_text(panel.theme().fonts.title, panel.theme().palette.text, "Pins and notes");
-    ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(70));
+    ImGui::SameLine(views::right_edge() - panel.px(70));
     const bool closed = ImGui::Button("Close", {panel.px(70), 0});
     panel.item("notes.close");
     if (is_pressed_by_keys(panel, stops.back()) || closed) panel.ui.notes = false;

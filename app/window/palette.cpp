@@ -1,7 +1,7 @@
 // The palette: all commands by their words, and the arguments of those that need some.
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h, which it needs but does not include
+#include <misc/cpp/imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <algorithm>
 #include <cctype>
@@ -14,7 +14,6 @@
 #include "app/window/popup.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
-#include "views/widgets/input_undo.h"
 
 namespace kvscope::app {
 namespace {
@@ -101,7 +100,6 @@ void draw_arguments(Panel& panel, const Command& command) {
   ImGui::SetNextItemWidth(-1);
   const std::string asked = argument_words(command.arguments);
   if (ImGui::InputTextWithHint("##value", asked.c_str(), &state.value)) state.refused.clear();
-  views::forget_input_undo();
   panel.item("palette.input");
   const views::Palette& palette = panel.theme().palette;
   draw_text(panel.theme().fonts.bold, palette.text, command.title);
@@ -170,7 +168,6 @@ void draw_palette(Panel& panel) {
     state.was_open = true;
     ImGui::SetNextItemWidth(-1);
     if (ImGui::InputTextWithHint("##query", "Type a command", &state.query)) state.chosen = 0;
-    views::forget_input_undo();
     panel.services.items->add_text("palette.input", views::last_item(), state.query);
     const std::vector<Found> found = found_commands(panel, state.query);
     state.chosen = std::clamp(state.chosen, 0, std::max(0, static_cast<int>(found.size()) - 1));

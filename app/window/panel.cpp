@@ -72,7 +72,7 @@ bool fold(Panel& panel, const std::string& label, const std::string& item, bool 
   ImGui::SetNextItemOpen(open_at_first, ImGuiCond_Once);
   const bool open = ImGui::TreeNodeEx(item.c_str(),
                                       ImGuiTreeNodeFlags_NoTreePushOnOpen | ImGuiTreeNodeFlags_FramePadding |
-                                          ImGuiTreeNodeFlags_AllowItemOverlap | ImGuiTreeNodeFlags_SpanAvailWidth,
+                                          ImGuiTreeNodeFlags_AllowOverlap | ImGuiTreeNodeFlags_SpanAvailWidth,
                                       "%s", label.c_str());
   ImGui::PopStyleColor();
   panel.services.items->add_text(item, views::last_item(), label);

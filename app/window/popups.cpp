@@ -10,6 +10,7 @@
 #include "app/window/panel.h"
 #include "app/window/popup.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::app {
 namespace {
@@ -109,7 +110,7 @@ void draw_help(Panel& panel) {
   if (!panel.ui.help) return;
   if (begin_popup(panel, "keys", 1080, 820)) {
     draw_text(panel.theme().fonts.title, panel.theme().palette.text, "Keys");
-    ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(70));
+    ImGui::SameLine(views::right_edge() - panel.px(70));
     if (ImGui::Button("Close", {panel.px(70), 0})) panel.ui.help = false;
     panel.item("keys.close");
     ImGui::BeginChild("list");

@@ -8,6 +8,7 @@
 #include "app/window/panel.h"
 #include "app/window/prompt_editors.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::app {
@@ -27,7 +28,7 @@ std::string sample_title(const std::filesystem::path& path) {
 void draw_samples(Panel& panel) {
   const auto& prompts = sample_prompts(!panel.session.parameters().raw);
   if (prompts.empty()) return;
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(96));
+  ImGui::SameLine(views::right_edge() - panel.px(96));
   ImGui::SetNextItemWidth(panel.px(96));
   if (ImGui::BeginCombo("##samples", "Samples", ImGuiComboFlags_HeightLarge)) {
     for (int i = 0; i < static_cast<int>(prompts.size()); ++i) {
@@ -114,7 +115,7 @@ void draw_prompt_panel(Panel& panel) {
   if (!panel.prompt_editors) panel.prompt_editors = std::make_shared<PromptEditors>(panel.services);
   const bool chat = !panel.session.parameters().raw;
   section(panel, chat ? "Chat" : "Prompt");
-  if (chat) draw_copy_last_answer(panel, ImGui::GetContentRegionMax().x - panel.px(96 + 8));
+  if (chat) draw_copy_last_answer(panel, views::right_edge() - panel.px(96 + 8));
   draw_samples(panel);
   if (chat) draw_conversation(panel);
   draw_text(panel);
@@ -123,8 +124,8 @@ void draw_prompt_panel(Panel& panel) {
   draw_chat_choice(panel);
   const float field = panel.px(64);
   const views::FontScope font(panel.theme().fonts.small);
-  const float right = ImGui::GetContentRegionMax().x - field - ImGui::GetStyle().ItemSpacing.x -
-                      ImGui::CalcTextSize("max new tokens").x;
+  const float right =
+      views::right_edge() - field - ImGui::GetStyle().ItemSpacing.x - ImGui::CalcTextSize("max new tokens").x;
   const bool beside = draw_length(panel, right - ImGui::GetCursorPosX() - panel.px(6));
 
   int max_tokens = panel.session.parameters().max_tokens;

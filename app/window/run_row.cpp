@@ -1,7 +1,7 @@
 #include "app/window/run_row.h"
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h, which it needs but does not include
+#include <misc/cpp/imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@
 #include "views/text/text_editor.h"
 #include "views/text/text_line.h"
 #include "views/widgets/chrome.h"
-#include "views/widgets/input_undo.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::app {
 
@@ -132,7 +132,6 @@ void draw_run_menu(Panel& panel, const RunEntry& entry) {
   ImGui::SetNextItemWidth(panel.px(200));
   if (ImGui::InputTextWithHint("##name", "Name of this run", &name))
     panel.run("run.rename", {{"id", entry.id}, {"name", name}});
-  views::forget_input_undo();
   panel.item("run." + std::to_string(entry.id) + ".rename");
   const bool has_command = kvscope::has_command(*entry.run);
   ImGui::BeginDisabled(!has_command);
@@ -160,7 +159,7 @@ void draw_name_field(Panel& panel, const RunEntry& entry, float width) {
 }
 
 void draw_menu_button(Panel& panel, const RunEntry& entry) {
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(26));
+  ImGui::SameLine(views::right_edge() - panel.px(26));
   ImGui::PushStyleColor(ImGuiCol_Button, IM_COL32(0, 0, 0, 0));
   if (ImGui::Button("...", {panel.px(26), panel.px(24)})) ImGui::OpenPopup("run_menu");
   ImGui::PopStyleColor();
@@ -187,7 +186,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry, const RunTitle& title) {
   ImGui::BeginGroup();
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(3));
   const ImVec2 at = ImGui::GetCursorScreenPos();
-  const float right = ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x - panel.px(30);
+  const float right = views::right_edge_on_screen() - panel.px(30);
   ImGui::PushClipRect(at, {right, at.y + panel.px(60)}, true);
   const std::string& name = title.text;
   if (panel.ui.renaming == entry.id) {

@@ -13,6 +13,7 @@
 #include "app/window/run_row.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::app {
@@ -88,7 +89,7 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   const float top = ImGui::GetCursorScreenPos().y;
   ImGui::PushID(path.c_str());
   const bool open = fold(panel, name + "   " + place, item, false);
-  const float side = panel.px(24), buttons = ImGui::GetContentRegionMax().x - 3 * side - panel.px(54);
+  const float side = panel.px(24), buttons = views::right_edge() - 3 * side - panel.px(54);
   if (ImGui::GetIO().MousePos.x < ImGui::GetWindowPos().x + buttons) tooltip(panel, path);  // they have their own
   ImGui::SameLine(buttons);
   {

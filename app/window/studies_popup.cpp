@@ -1,7 +1,7 @@
 // Studies: those that were started, each with what can be done about it, and the form that starts another one.
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h, which it needs but does not include
+#include <misc/cpp/imgui_stdlib.h>  // after imgui.h, which it needs but does not include
 
 #include <algorithm>
 #include <cctype>
@@ -13,6 +13,7 @@
 #include "app/window/popup.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::app {
 namespace {
@@ -147,7 +148,7 @@ void draw_studies(Panel& panel) {
   if (!panel.ui.studies || panel.session.study_jobs().forms().empty()) return;
   if (begin_popup(panel, "studies", 860, 760)) {
     draw_text(panel.theme().fonts.title, panel.theme().palette.text, "Studies");
-    ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(70));
+    ImGui::SameLine(views::right_edge() - panel.px(70));
     if (ImGui::Button("Close", {panel.px(70), 0})) panel.ui.studies = false;
     panel.item("studies.close");
     draw_jobs(panel);

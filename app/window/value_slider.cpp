@@ -7,7 +7,6 @@
 #include "app/window/panel.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
-#include "views/widgets/input_undo.h"
 
 namespace kvscope::app {
 namespace {
@@ -37,7 +36,6 @@ std::optional<double> draw_field(Panel& panel, const ValueSlider& slider, const 
   const bool entered = ImGui::InputText("##field", buffer, sizeof buffer,
                                         ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_AutoSelectAll);
   const bool left = ImGui::IsItemDeactivatedAfterEdit();
-  views::forget_input_undo();
   panel.services.items->add_text(slider.item + ".field", views::last_item(), shown);
   if (ImGui::IsItemActive()) {
     typed = {id, buffer};

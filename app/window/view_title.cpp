@@ -118,8 +118,7 @@ void draw_view_title(Panel& panel, const views::ViewContext& context, const view
   draw_title(panel, view, width - taken - panel.px(14));
   if (buttons.empty()) return;
   const views::FontScope font(panel.theme().fonts.small);
-  ImGui::SameLine(std::max(panel.px(14), width - taken - panel.px(8)));
-  ImGui::SetCursorPosY(panel.px(6));
+  ImGui::SetCursorPos({std::max(panel.px(14), width - taken - panel.px(8)), panel.px(6)});
   ImGui::PushStyleColor(ImGuiCol_Button, IM_COL32(0, 0, 0, 0));
   ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(panel.theme().palette.muted));
   ImGui::PushID(view.id());

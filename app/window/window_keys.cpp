@@ -29,7 +29,7 @@ constexpr int kUntilField = 3;
 void AppWindow::take_keys() {
   holds_input_ = hold_ > 0 || asks(ui_.find) || asks(ui_.go_to);
   if (holds_input_) return;
-  std::vector<KeyPress> keys = window_.take_keys(text_->typed().focused);
+  std::vector<KeyPress> keys = window_.take_keys(text_.typed().focused);
   // Drawn in this round: the next one would hold back what was typed before a key that opens a field, for that field.
   if (!keys.empty()) ask_for_frames(), touched_ = true;
   for (auto press = keys.begin(); press != keys.end(); ++press) {
@@ -57,7 +57,7 @@ const Command* AppWindow::command_of(const KeyPress& press) const {
 
 void AppWindow::take_key(const KeyPress& press) {
   const bool typing =
-      has_text_field() || text_->typed().focused || ui_.focus_prompt || asks(ui_.find) || asks(ui_.go_to);
+      has_text_field() || text_.typed().focused || ui_.focus_prompt || asks(ui_.find) || asks(ui_.go_to);
   if (press.key == "escape") {
     press_escape(ui_, session_.selection(), typing);
     return;

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent.parent
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 # Debian's packages whose code or fonts are in the wheel, by archive, library or file: their terms go with it.
-SHIPPED = """libhdf5-dev libaec-dev zlib1g-dev libimgui-dev libstb-dev libcairo2-dev libpixman-1-dev libfontconfig-dev
+SHIPPED = """libhdf5-dev libaec-dev zlib1g-dev libcairo2-dev libpixman-1-dev libfontconfig-dev
     libfreetype-dev libexpat1-dev libpng-dev libbrotli-dev libglfw3 libx11-6 libxcb1 libxau6 libxdmcp6 libbsd0 libmd0
     nlohmann-json3-dev libstdc++6 fonts-inter fonts-jetbrains-mono fonts-dejavu-core""".split()
 X11 = ["libX11.so.6", "libxcb.so.1", "libXau.so.6", "libXdmcp.so.6", "libbsd.so.0", "libmd.so.0"]
@@ -50,12 +50,14 @@ def copy_files(package):
     shutil.copy(HERE / "__main__.py", package)
 
 
-def write_metadata(info, version, torch, platform):
+def write_metadata(build, info, version, torch, platform):
     (info / "licenses").mkdir(parents=True)
     for name in ["LICENSE", "NOTICE"]:
         shutil.copy(SOURCE / name, info / "licenses")
     for package in SHIPPED:
         shutil.copy(f"/usr/share/doc/{package}/copyright", info / "licenses" / package)
+    imgui = re.search(r"^KVSCOPE_IMGUI:PATH=(.*)$", (build / "CMakeCache.txt").read_text(), re.M)[1]
+    shutil.copy(Path(imgui) / "LICENSE.txt", info / "licenses/imgui")
     metadata = (HERE / "METADATA.in").read_text().replace("@VERSION@", version).replace("@TORCH@", torch)
     (info / "METADATA").write_text(metadata + (SOURCE / "README.md").read_text())
     (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: kvscope\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n")
@@ -73,7 +75,7 @@ def main(build, torch, output):
         copy_files(package)
         programs = [file for file in package.rglob("*") if file.is_file() and file.read_bytes()[:4] == b"\x7fELF"]
         major, minor = newest_glibc(programs)
-        write_metadata(info, version, torch_version, f"manylinux_{major}_{minor}_x86_64")
+        write_metadata(build, info, version, torch_version, f"manylinux_{major}_{minor}_x86_64")
         committed = subprocess.run(["git", "-C", SOURCE, "log", "-1", "--format=%ct"], capture_output=True, text=True).stdout
         environment = os.environ | {"SOURCE_DATE_EPOCH": committed.strip() or "315532800"}
         command = [sys.executable, "-m", "wheel", "pack", "--dest-dir", output, stage]

@@ -119,7 +119,7 @@ TEST_CASE("The answer stands there as text, says why it ends, and is copied") {
 }
 
 // They were replacement marks there until the run was shown: of one width all.
-TEST_CASE("After a restart the list has the prompts of all runs in their scripts, and an emoji by its number") {
+TEST_CASE("After a restart the list has the prompts of all runs in their scripts, emoji too") {
   if (test::skip_without_display()) return;
   const Xvfb display;
   const test::TemporaryFolder state;
@@ -143,5 +143,5 @@ TEST_CASE("After a restart the list has the prompts of all runs in their scripts
   const auto width = [&](int run) { return window.rect("run." + std::to_string(2 * run) + ".prompt")[2]; };
   for (int i = 0; i < 100 && width(1) >= width(2); ++i) window.frames(2);  // they come one after the other
   CHECK(width(1) < width(2));                                              // vav and shin
-  CHECK(width(3) > 2 * width(2));                                          // "U+1F600" in a frame
+  CHECK(width(3) > width(2));                                              // an emoji, or its number in a frame
 }

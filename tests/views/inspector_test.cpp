@@ -11,6 +11,7 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_facts.h"
 #include "views/inspector_view.h"
+#include "views/widgets/imgui_compat.h"
 #include "views/widgets/marked_heads.h"
 #include "views/widgets/scrolled.h"
 
@@ -287,7 +288,7 @@ TEST_CASE("What is scrolled in a card ends before the bar, and so does a frame a
       {
         const Scrolled scrolled(theme, "inspector", 294, theme.px(14));
         ImGui::Dummy({1, 1000});
-        right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+        right = views::right_edge_on_screen();
         clip = ImGui::GetWindowDrawList()->GetClipRectMax().x;
         frame = right + theme.px(5 + 1.5f / 2);
         CHECK((i == 0 || ImGui::GetScrollMaxY() > 0));

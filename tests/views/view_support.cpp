@@ -34,18 +34,32 @@ HeadlessWindow::HeadlessWindow(bool dark, ImVec2 size)
   ImGuiIO& io = ImGui::GetIO();
   io.IniFilename = nullptr;
   // As the OpenGL 3 back end: more than 65536 vertices a list.
-  io.BackendFlags |= ImGuiBackendFlags_RendererHasVtxOffset;
+  io.BackendFlags |= ImGuiBackendFlags_RendererHasVtxOffset | ImGuiBackendFlags_RendererHasTextures;
+  io.Fonts->TexMinWidth = io.Fonts->TexMinHeight =
+      4096;  // so that a glyph's place tells which it is, also in the next frame
   io.DisplaySize = size;
   io.DeltaTime = 1.f / 60;
   io.MousePos = {-1, -1};
   views::load_fonts(theme);
   views::apply_theme(theme);
-  unsigned char* pixels = nullptr;
-  int width = 0, height = 0;
-  io.Fonts->GetTexDataAsAlpha8(&pixels, &width, &height);  // builds the atlas, which no renderer asks for here
 }
 
-HeadlessWindow::~HeadlessWindow() { ImGui::DestroyContext(context_); }
+// As a renderer would, but for the pixels.
+void HeadlessWindow::take_textures() {
+  for (ImTextureData* texture : ImGui::GetPlatformIO().Textures) {
+    if (texture->Status == ImTextureStatus_WantCreate) texture->SetTexID(1);
+    if (texture->Status == ImTextureStatus_WantDestroy) texture->SetTexID(ImTextureID_Invalid);
+    const bool gone = texture->Status == ImTextureStatus_WantDestroy;
+    texture->SetStatus(gone ? ImTextureStatus_Destroyed : ImTextureStatus_OK);
+  }
+}
+
+HeadlessWindow::~HeadlessWindow() {
+  ImGui::SetCurrentContext(context_);
+  for (ImTextureData* texture : ImGui::GetPlatformIO().Textures)
+    texture->SetTexID(ImTextureID_Invalid), texture->SetStatus(ImTextureStatus_Destroyed);
+  ImGui::DestroyContext(context_);
+}
 
 void HeadlessWindow::frame(const std::function<void()>& draw) {
   draw_once(draw);
@@ -66,6 +80,7 @@ void HeadlessWindow::draw_once(const std::function<void()>& draw) {
   draw();
   ImGui::End();
   ImGui::Render();
+  take_textures();
   n_vertices_ = ImGui::GetDrawData()->TotalVtxCount;
 }
 
@@ -73,7 +88,7 @@ std::set<std::uint32_t> HeadlessWindow::colours_in(const std::string& item) cons
   std::set<std::uint32_t> colours;
   const auto rect = items.find(item);
   const ImDrawData& drawn = *ImGui::GetDrawData();
-  for (int i = 0; rect && i < drawn.CmdListsCount; ++i) {
+  for (int i = 0; rect && i < drawn.CmdLists.Size; ++i) {
     for (const ImDrawVert& vertex : drawn.CmdLists[i]->VtxBuffer) {
       const bool across = vertex.pos.x >= rect->x && vertex.pos.x <= rect->x + rect->w;
       if (across && vertex.pos.y >= rect->y && vertex.pos.y <= rect->y + rect->h) colours.insert(vertex.col);
@@ -88,8 +103,9 @@ using GlyphCorners = std::array<float, 4>;  // of the atlas: left, top, right, b
 
 std::map<GlyphCorners, std::uint32_t> glyphs_of_atlas() {
   std::map<GlyphCorners, std::uint32_t> glyphs;
-  for (const ImFont* font : ImGui::GetIO().Fonts->Fonts) {
-    for (const ImFontGlyph& glyph : views::glyphs_of(*font))
+  ImFontAtlasBuilder& builder = *ImGui::GetIO().Fonts->Builder;
+  for (int i = 0; i < builder.BakedPool.Size; ++i) {
+    for (const ImFontGlyph& glyph : builder.BakedPool[i].Glyphs)
       glyphs[{glyph.U0, glyph.V0, glyph.U1, glyph.V1}] = glyph.Codepoint;
   }
   return glyphs;
@@ -103,7 +119,8 @@ void append_utf8(std::string& text, std::uint32_t c) {
   if (c < 0x800) {
     text += static_cast<char>(0xc0 | (c >> 6));
   } else {
-    text += static_cast<char>(0xe0 | (c >> 12));
+    text += static_cast<char>(c < 0x10000 ? 0xe0 | (c >> 12) : 0xf0 | (c >> 18));
+    if (c >= 0x10000) text += static_cast<char>(0x80 | ((c >> 12) & 0x3f));
     text += static_cast<char>(0x80 | ((c >> 6) & 0x3f));
   }
   text += static_cast<char>(0x80 | (c & 0x3f));
@@ -123,7 +140,7 @@ std::string HeadlessWindow::written_in(const views::ItemRect& rect) const {
   const auto within = [](float x, float y, float left, float top, float right, float bottom) {
     return x >= left && x <= right && y >= top && y <= bottom;
   };
-  for (int i = 0; i < drawn.CmdListsCount; ++i) {
+  for (int i = 0; i < drawn.CmdLists.Size; ++i) {
     const ImDrawList& list = *drawn.CmdLists[i];
     for (const ImDrawCmd& command : list.CmdBuffer) {
       // The first triangle of a glyph: top left, top right, bottom right.

@@ -29,6 +29,7 @@ class HeadlessWindow {
   /// From the next frame on.
   /// A frame alone, whether or not a picture waits for its turn: for who measures frames.
   void draw_once(const std::function<void()>& draw);
+  void take_textures();
   void resize(ImVec2 size) { size_ = size; }
   /// Moves the mouse to the item, then presses and releases over three frames. REQUIREs that the item is on the screen.
   void click(const std::string& item, const std::function<void()>& draw);

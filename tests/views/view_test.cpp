@@ -234,7 +234,7 @@ TEST_CASE("the window draws a figure's text where the paper has it") {
   ImVec2 min{1e9f, 1e9f}, max{-1e9f, -1e9f};
   window.frame([&] { drawing.draw(*ImGui::GetWindowDrawList(), {0, 0}, 1, window.theme); });
   const ImDrawData* data = ImGui::GetDrawData();
-  for (int l = 0; l < data->CmdListsCount; ++l) {
+  for (int l = 0; l < data->CmdLists.Size; ++l) {
     for (const ImDrawVert& v : data->CmdLists[l]->VtxBuffer) {
       if (v.col != IM_COL32(255, 0, 0, 255)) continue;
       min = {std::min(min.x, v.pos.x), std::min(min.y, v.pos.y)};

@@ -6,6 +6,7 @@
 
 #include "views/figure/figure_builder.h"
 #include "views/figure/font_files.h"
+#include "views/text/machine_font.h"
 
 namespace kvscope::views {
 namespace {
@@ -30,12 +31,7 @@ Palette make_palette(bool dark) {
           .preview = preview_colour(dark)};
 }
 
-// Ranges of the text fonts. JetBrains Mono lacks arrows and CJK, Inter block elements: what one lacks the next one
-// merges in.
-constexpr ImWchar kRanges[] = {0x20,   0x24f,  0x2b0,  0x2ff,  0x370,  0x3ff,  0x400,  0x4ff,  0x1e00, 0x1eff, 0x2010,
-                               0x205e, 0x2070, 0x209f, 0x20a0, 0x20bf, 0x2100, 0x214f, 0x2190, 0x21ff, 0x2200, 0x22ff,
-                               0x2300, 0x23ff, 0x2400, 0x2426, 0x2500, 0x25ff, 0x27e6, 0x27ef, 0xfffd, 0xfffd, 0};
-
+// JetBrains Mono lacks arrows and CJK, Inter block elements: what one lacks the next one merges in.
 ImFont* add_font(ImFontAtlas& atlas, float size, std::initializer_list<FontFile> files, bool& found) {
   ImFont* font = nullptr;
   for (FontFile file : files) {
@@ -45,14 +41,18 @@ ImFont* add_font(ImFontAtlas& atlas, float size, std::initializer_list<FontFile>
     config.OversampleH = 2;
     config.OversampleV = 1;
     config.PixelSnapH = false;
-    ImFont* added = atlas.AddFontFromFileTTF(font_file(file).c_str(), size, &config, kRanges);
+    ImFont* added = atlas.AddFontFromFileTTF(font_file(file).c_str(), size, &config);
     if (font == nullptr) font = added;
   }
   found = found || font != nullptr;
-  if (font != nullptr) return font;
   ImFontConfig config;
   config.SizePixels = size;
-  return atlas.AddFontDefault(&config);
+  if (font == nullptr) font = atlas.AddFontDefaultVector(&config);
+  config.MergeMode = true;
+  config.DstFont = font;
+  config.FontLoader = machine_font();
+  atlas.AddFont(&config);
+  return font;
 }
 
 }  // namespace
@@ -162,13 +162,8 @@ void apply_theme(const Theme& theme) {
   set(ImGuiCol_SeparatorActive, p.accent);
   set(ImGuiCol_Tab, p.background);
   set(ImGuiCol_TabHovered, mix(p.panel, p.accent, 0.30));
-#if IMGUI_VERSION_NUM >= 19090
   set(ImGuiCol_TabSelected, p.panel);
   set(ImGuiCol_NavCursor, p.accent);
-#else
-  set(ImGuiCol_TabActive, p.panel);
-  set(ImGuiCol_NavHighlight, p.accent);
-#endif
   set(ImGuiCol_TableHeaderBg, p.raised);
   set(ImGuiCol_TableBorderStrong, p.border);
   set(ImGuiCol_TableBorderLight, mix(p.panel, p.border, 0.6));

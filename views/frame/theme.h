@@ -64,9 +64,8 @@ class ButtonStyle {
 };
 
 /// Fills ImGui's atlas (cleared first) from the installed fonts and stores the handles in `theme`; Inter, JetBrains
-/// Mono and DejaVu are looked up at run time, ImGui's own font stands in for what is missing. They have Latin, Greek,
-/// Cyrillic and symbols; other characters come when they are seen (views/text/glyph_supply.h). The renderer back end's font
-/// texture must be made anew after. Returns false if no font file was found.
+/// Mono and DejaVu are looked up at run time, ImGui's own font is used for what is missing. Characters that they lack
+/// come from the machine's other fonts (views/text/machine_font.h). Returns false if no font file was found.
 bool load_fonts(Theme& theme);
 
 inline ImU32 to_imgui(Colour c) { return IM_COL32(c.r, c.g, c.b, c.a); }

@@ -10,8 +10,6 @@
 
 namespace kvscope::views {
 
-class GlyphSupply;
-
 /// Owned by the window, and outlives every view.
 struct ViewServices {
   TextureBackend* textures = nullptr;  // never null
@@ -19,7 +17,6 @@ struct ViewServices {
   const Theme* theme = nullptr;        // never null; the theme may change between frames
   std::function<void()> wake;          // another frame, please; from any thread. May be empty
   TextInput* typed = nullptr;          // null: no typing, editors are read only
-  GlyphSupply* glyphs = nullptr;       // null: what the fonts lack stays lacking
 };
 
 }  // namespace kvscope::views

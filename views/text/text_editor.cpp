@@ -23,8 +23,7 @@ bool entered_by_keys(const TextEditorLook& look) {
 }
 
 bool pressing_key_is_down() {
-  return is_key_down(ImGuiKey_Enter) || is_key_down(kKeypadEnter) || is_key_down(ImGuiKey_Space) ||
-         is_pressed_by_program();
+  return ImGui::IsKeyDown(ImGuiKey_Enter) || ImGui::IsKeyDown(ImGuiKey_KeypadEnter) || ImGui::IsKeyDown(ImGuiKey_Space);
 }
 
 /// Arrows walk on from the editor's own frame.
@@ -35,7 +34,7 @@ void give_keys_back() {
   ImGui::FocusWindow(window->ParentWindow);
   ImGui::SetNavID(window->ChildId, ImGuiNavLayer_Main, 0,
                   ImGui::WindowRectAbsToRel(window->ParentWindow, window->Rect()));
-  ImGui::GetCurrentContext()->NavDisableHighlight = false;
+  ImGui::GetCurrentContext()->NavCursorVisible = true;
 }
 
 /// A dialog is open, or a menu that is not an editor's.
@@ -49,7 +48,7 @@ bool other_popup() {
 void keep_keys() {
   ImGuiContext& g = *ImGui::GetCurrentContext();
   g.ActiveIdNoClearOnFocusLoss = true;
-  g.WantTextInputNextFrame = 1;
+  g.PlatformImeData.WantTextInput = true;
   keep_all_keys();
 }
 
@@ -58,11 +57,12 @@ class EditorChild {
   EditorChild(const ViewServices& services, const TextEditorLook& look, ImVec2 size, bool many) {
     ImGui::PushStyleColor(ImGuiCol_ChildBg, to_imgui(services.theme->palette.raised));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImGui::GetStyle().FramePadding);
-    ImGui::BeginChild(look.item, size, false,
-                      ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoNav |
-                          (many ? 0 : ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse));
+    ImGui::BeginChild(
+        look.item, size, ImGuiChildFlags_AlwaysUseWindowPadding,
+        ImGuiWindowFlags_NoNav | (many ? 0 : ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse));
   }
   ~EditorChild() {
+    end_content_at_cursor();
     ImGui::EndChild();
     ImGui::PopStyleVar();
     ImGui::PopStyleColor();
@@ -125,7 +125,7 @@ bool TextEditor::draw(const TextEditorLook& look) {
   if (focused_) {
     const ItemRect r = last_item();
     ImGui::GetWindowDrawList()->AddRect({r.x - 1, r.y - 1}, {r.x + r.w + 1, r.y + r.h + 1},
-                                        to_imgui(services_.theme->palette.accent), style.ChildRounding, 0,
+                                        to_imgui(services_.theme->palette.accent), style.ChildRounding,
                                         services_.theme->px(1));
   }
   return changed;

@@ -5,7 +5,6 @@
 
 #include "engine/core/support/utf8.h"
 #include "views/figure/token_text.h"
-#include "views/text/glyph_supply.h"
 #include "views/widgets/imgui_compat.h"
 
 namespace kvscope::views {
@@ -13,10 +12,8 @@ namespace {
 
 constexpr float kNumberSize = 0.68f, kNumberPadding = 0.22f;  // of the font's size
 
-/// Drawn by its number: nothing that one sees, or nothing that ImGui's characters of 16 bits can name.
-bool is_numbered(char32_t point, bool valid) {
-  return !valid || point > IM_UNICODE_CODEPOINT_MAX || (point != '\t' && is_invisible(point));
-}
+/// Drawn by its number: nothing that one sees.
+bool is_numbered(char32_t point, bool valid) { return !valid || (point != '\t' && is_invisible(point)); }
 
 std::string number_of(char32_t point, bool valid, unsigned char byte) {
   char text[16];
@@ -33,9 +30,8 @@ bool is_right_to_left(char32_t c) {
 
 bool TextFont::use(ImFont* font) {
   const float size = font_size(font);
-  const std::uint64_t glyphs = services_.glyphs != nullptr ? services_.glyphs->revision() : 0;
-  const bool changed = font != font_ || size != size_ || glyphs != glyphs_seen_;
-  font_ = font, size_ = size, glyphs_seen_ = glyphs;
+  const bool changed = font != font_ || size != size_;
+  font_ = font, size_ = size;
   height_ = size + services_.theme->px(3);
   return changed;
 }
@@ -47,7 +43,6 @@ float TextFont::advance(char32_t point, bool valid) const {
     const float digit = std::max(glyph_advance(font_, '0'), glyph_advance(font_, 'D'));
     return (static_cast<float>(digits) * digit + kNumberPadding * 2 * size_) * kNumberSize + services_.theme->px(2);
   }
-  if (services_.glyphs != nullptr) services_.glyphs->want(point);
   return glyph_advance(font_, static_cast<ImWchar>(point));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Characters of an edited text in a font of ImGui: how wide they are and how they are drawn, also those that the font or
-// ImGui's 16 bits have no glyph for.
+// Characters of an edited text in a font of ImGui: how wide they are and how they are drawn, also those
+// that one does not see.
 
 #include <imgui.h>
 
@@ -30,7 +30,6 @@ class TextFont final : public Advances {
   const ViewServices& services_;
   ImFont* font_ = nullptr;
   float size_ = 0, height_ = 0;
-  std::uint64_t glyphs_seen_ = 0;
 };
 
 /// A character of a script that is written from right to left. The window shows such text in the order in which it is

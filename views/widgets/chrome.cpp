@@ -97,7 +97,7 @@ bool asked_by_keys() {
 #if IMGUI_VERSION_NUM >= 19140
   return g.NavHighlightItemUnderNav && g.NavCursorVisible;
 #else
-  return g.NavDisableMouseHover && !g.NavDisableHighlight;
+  return g.NavDisableMouseHover && g.NavCursorVisible;
 #endif
 }
 
@@ -203,7 +203,7 @@ bool segmented(const ViewServices& services, const char* prefix, std::span<const
     ImGui::PopID();
     return changed;
   }
-  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  const float right = right_edge_on_screen();
   for (int i = 0; i < static_cast<int>(names.size()); ++i) {
     const std::string name(names[i]);
     if (i > 0 && ImGui::GetItemRectMax().x + 2 + tab_width(name) < right) ImGui::SameLine(0, services.theme->px(2));
@@ -225,7 +225,7 @@ bool segmented(const ViewServices& services, const char* prefix, std::span<const
 bool line_button(const ViewServices& services, const char* item, std::string_view label, std::string_view hint, bool on,
                  bool first) {
   const Palette& p = services.theme->palette;
-  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  const float right = right_edge_on_screen();
   if (!first && ImGui::GetItemRectMax().x + 2 + tab_width(label) < right) ImGui::SameLine(0, services.theme->px(2));
   ImGui::PushStyleColor(ImGuiCol_Button, to_imgui(on ? mix(p.panel, p.accent, 0.30) : p.panel));
   ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(on ? p.text : p.muted));
@@ -240,7 +240,7 @@ void legend(const ViewServices& services, std::span<const Swatch> swatches) {
   const Theme& theme = *services.theme;
   const FontScope font(theme.fonts.small);
   const float h = ImGui::GetTextLineHeight(), side = h * 0.72f;
-  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  const float right = right_edge_on_screen();
   ImDrawList& list = *ImGui::GetWindowDrawList();
   for (std::size_t i = 0; i < swatches.size(); ++i) {
     const Swatch& s = swatches[i];
@@ -331,7 +331,7 @@ void preview_badge(const ViewServices& services) {
   ImFont* font = theme.fonts.small ? theme.fonts.small : ImGui::GetFont();
   const char *begin = kPreviewBadge.data(), *end = begin + kPreviewBadge.size();
   const float pad = theme.px(7), height = font_size(font) + theme.px(3), width = text_width(font, begin, end) + 2 * pad;
-  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  const float right = right_edge_on_screen();
   ImGui::SameLine();
   const ImVec2 a{std::max(ImGui::GetCursorScreenPos().x, right - width), ImGui::GetCursorScreenPos().y},
       b{a.x + width, a.y + height};

@@ -31,10 +31,17 @@ void HeatMap::set(const Image& image) {
 void HeatMap::draw(ImDrawList& list, ImVec2 min, ImVec2 max) const {
   const float kx = (max.x - min.x) / static_cast<float>(std::max(columns_, 1));
   const float ky = (max.y - min.y) / static_cast<float>(std::max(rows_, 1));
+  // A value has the colour of its cell alone. Without a renderer there are no samplers.
+  const ImGuiPlatformIO& platform = ImGui::GetPlatformIO();
+  const auto sample = [&](ImDrawCallback how) {
+    if (how != nullptr) list.AddCallback(how, nullptr);
+  };
+  sample(platform.DrawCallback_SetSamplerNearest);
   for (const Tile& tile : tiles_) {
     const ImVec2 from{min.x + tile.x * kx, min.y + tile.y * ky};
     list.AddImage(tile.texture->id(), from, {from.x + tile.width * kx, from.y + tile.height * ky});
   }
+  sample(platform.DrawCallback_SetSamplerLinear);
 }
 
 }  // namespace kvscope::views

@@ -1,13 +1,11 @@
 #pragma once
-// Text whose characters a font may lack.
-
-#include <imgui.h>
+// Text with characters that one does not see.
 
 #include <string>
 
 namespace kvscope::views {
 
-/// Characters that the font lacks as U+XXXX, so that different ones do not look alike.
-std::string with_known_glyphs(ImFont* font, const std::string& text);
+/// Characters that one does not see, or that move their neighbours, as U+XXXX.
+std::string with_visible_characters(const std::string& text);
 
 }  // namespace kvscope::views

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::views {
 namespace {
@@ -78,7 +79,7 @@ bool draw_button(const ViewServices& services, const LookButton& button, MapLook
 
 /// From here to the right edge on the line of the item before, if that leaves as much as `...` and one button more.
 float room_beside(const ViewServices& services) {
-  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  const float right = right_edge_on_screen();
   const float room = right - ImGui::GetItemRectMax().x - services.theme->px(2);
   const float least =
       ImGui::CalcTextSize(kMore.data()).x + 2 * ImGui::GetStyle().FramePadding.x + services.theme->px(4);

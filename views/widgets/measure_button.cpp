@@ -3,6 +3,7 @@
 #include <imgui.h>
 
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::views {
 
@@ -26,7 +27,7 @@ void draw_measure_button(const ViewServices& services, const ViewContext& contex
   ImGui::AlignTextToFramePadding();
   wrapped_text_in(services.theme->palette.warn, text);
   services.items->add_text("measure.why", last_item(), text);
-  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  const float right = right_edge_on_screen();
   if (ImGui::GetItemRectMax().x + ImGui::GetStyle().ItemSpacing.x + button <= right) ImGui::SameLine();
   if (ImGui::Button(label) && context.command) context.command("run.measure_output_error");
   services.items->add_text("measure.next", last_item(), label);

@@ -85,7 +85,7 @@ void PinMarks::flag(const Pin& pin, ImVec2 min, float highest) const {
   draw_letter(services_, pin.letter, min, size);
   if (is_lit(pin))
     ImGui::GetWindowDrawList()->AddRect({min.x - 1, min.y - 1}, {max.x + 1, max.y + 1},
-                                        to_imgui(services_.theme->palette.text), services_.theme->px(2.5f), 0,
+                                        to_imgui(services_.theme->palette.text), services_.theme->px(2.5f),
                                         services_.theme->px(1.5f));
   services_.items->add_text(std::string(view_) + ".pin." + pin_letter(pin.letter), item_rect(min, max),
                             pin_letter(pin.letter));
@@ -95,7 +95,7 @@ void PinMarks::token(std::int32_t token, ImVec2 min, ImVec2 max) const {
   float right = max.x + services_.theme->px(2);
   each_pin(context_, [&](const Pin& pin) {
     if (pin.token != token) return;
-    ImGui::GetWindowDrawList()->AddRect(min, max, to_imgui(pin_colour(pin.letter)), services_.theme->px(2.5f), 0,
+    ImGui::GetWindowDrawList()->AddRect(min, max, to_imgui(pin_colour(pin.letter)), services_.theme->px(2.5f),
                                         services_.theme->px(2));
     right -= flag_size().x;
     flag(pin, {right, min.y - services_.theme->px(6)});
@@ -143,7 +143,7 @@ void PinMarks::head(const RunRecord& run, int layer, int kv_head, ImVec2 min, Im
     // Of a low cell a frame on its edge would leave no colour in sight: it goes around.
     const float out = std::min(max.x - min.x, max.y - min.y) < services_.theme->px(8) ? services_.theme->px(2) : 0;
     ImGui::GetWindowDrawList()->AddRect({min.x - out, min.y - out}, {max.x + out, max.y + out},
-                                        to_imgui(pin_colour(pin.letter)), 0, 0, services_.theme->px(2));
+                                        to_imgui(pin_colour(pin.letter)), 0, services_.theme->px(2));
     flag(pin, {left, min.y}, max.y - min.y);
     left += flag_size().x;
   });

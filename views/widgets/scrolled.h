@@ -8,6 +8,7 @@
 #include <string>
 
 #include "views/frame/theme.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::views {
 
@@ -23,11 +24,14 @@ class Scrolled {
     const float content = width - 2 * frame - cut - ImGui::GetStyle().ScrollbarSize;
     ImGui::SetNextWindowContentSize({std::max(1.f, content), 0});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {frame, frame});
-    ImGui::BeginChild((std::string(name) + ".scrolled").c_str(), {std::max(1.f, width), 0}, false,
-                      ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
+    ImGui::BeginChild((std::string(name) + ".scrolled").c_str(), {std::max(1.f, width), 0},
+                      ImGuiChildFlags_AlwaysUseWindowPadding | ImGuiChildFlags_NavFlattened);
     ImGui::PopStyleVar();
   }
-  ~Scrolled() { ImGui::EndChild(); }
+  ~Scrolled() {
+    end_content_at_cursor();
+    ImGui::EndChild();
+  }
   Scrolled(const Scrolled&) = delete;
   Scrolled& operator=(const Scrolled&) = delete;
 };

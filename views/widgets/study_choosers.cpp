@@ -4,6 +4,7 @@
 #include <array>
 
 #include "views/widgets/chrome.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::views {
 namespace {
@@ -49,7 +50,7 @@ void StudyChoosers::draw(ViewContext& context) {
 
 void StudyChoosers::label(const char* text, bool first) {
   const Theme& theme = *services_.theme;
-  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  const float right = right_edge_on_screen();
   const float needs = ImGui::CalcTextSize(text).x + theme.px(kColumnWidth + 20);
   if (!first && !stacked_ && ImGui::GetItemRectMax().x + needs < right) ImGui::SameLine(0, theme.px(12));
   ImGui::AlignTextToFramePadding();

@@ -23,8 +23,8 @@ std::size_t end_of_line(std::string_view text, float room) {
     fits = at;
   }
   if (fits > 0) return fits;
-  const char* end = ImGui::GetFont()->CalcWordWrapPositionA(ImGui::GetFontSize() / ImGui::GetFont()->FontSize,
-                                                            text.data(), text.data() + text.size(), room);
+  const char* end =
+      ImGui::GetFont()->CalcWordWrapPosition(ImGui::GetFontSize(), text.data(), text.data() + text.size(), room);
   return static_cast<std::size_t>(end - text.data());
 }
 

@@ -115,7 +115,7 @@ void TimeDeck::draw_controls(ViewContext& context, float height) {
   }
   const bool live = !selection.q;
   const char* label = live ? "live" : "go live";
-  const float width = theme.px(64), right = ImGui::GetWindowContentRegionMax().x;
+  const float width = theme.px(64), right = right_edge();
   draw_range_text(context, right - width - theme.px(10));
   ImGui::SameLine(right - width);
   ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(live ? theme.palette.accent : theme.palette.muted));

@@ -10,29 +10,23 @@
 namespace kvscope::views {
 
 void TokenLines::measure_token(const RunRecord& run, std::size_t t) {
-  const std::string text = token_text(run.pieces[t]);
-  text_[t] = with_known_glyphs(font_, text);
+  text_[t] = with_visible_characters(token_text(run.pieces[t]));
   advance_[t] = text_width(font_, text_[t].data(), text_[t].data() + text_[t].size());
-  if (text_[t] != text) unknown_.push_back(t);
 }
 
 TokenLines::Measured TokenLines::measure(const Theme& theme, const ShownRun* shown) {
   const RunRecord& run = *shown->run;
   ImFont* font = theme.fonts.mono ? theme.fonts.mono : ImGui::GetFont();
   const bool same_font = font == font_ && size_ == views::font_size(font);
-  const int before = std::exchange(n_glyphs_, n_glyphs(font));
-  const bool new_glyphs = n_glyphs_ != before && !unknown_.empty();
-  if (same_font && !new_glyphs && measured_ == RunKey(shown)) return {};
+  if (same_font && measured_ == RunKey(shown)) return {};
   measured_ = RunKey(shown);
   // A run that grew, or a preview of it, begins with the tokens that were measured: only the new ones cost time.
   const bool same_text = ids_.size() <= run.ids.size() && std::equal(ids_.begin(), ids_.end(), run.ids.begin()) &&
                          run.pieces.bytes().starts_with(bytes_);
   const Measured result{.same_text = same_text, .other = !same_text || ids_.size() != run.ids.size()};
-  if (!same_font || !same_text) text_.clear(), advance_.clear(), ids_.clear(), unknown_.clear();
-  if (same_font && !new_glyphs && !result.other) return result;
+  if (!same_font || !same_text) text_.clear(), advance_.clear(), ids_.clear();
+  if (same_font && !result.other) return result;
   font_ = font, size_ = views::font_size(font), width_ = 0;
-  // Fonts of the system are read beside the window: what they bring comes after the first frame that needs it.
-  for (const std::size_t t : std::exchange(unknown_, {})) measure_token(run, t);
   text_.resize(run.ids.size()), advance_.resize(run.ids.size());
   for (std::size_t t = ids_.size(); t < run.ids.size(); ++t) measure_token(run, t);
   ids_.insert(ids_.end(), run.ids.begin() + static_cast<std::ptrdiff_t>(ids_.size()), run.ids.end());

@@ -45,8 +45,6 @@ class TokenLines {
   std::vector<std::int32_t> ids_;
   ImFont* font_ = nullptr;
   float size_ = 0, width_ = 0, pad_ = 0;
-  int n_glyphs_ = 0;
-  std::vector<std::size_t> unknown_;  // tokens with characters that the font had no glyph for
   std::vector<std::string> text_;
   std::vector<float> advance_, x_;
   std::vector<int> starts_;  // first token of each line
