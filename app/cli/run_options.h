@@ -15,9 +15,9 @@ namespace kvscope::app {
 
 inline constexpr OptionSpec kSystemOption = {"system", "TEXT", "system message of the chat"};
 inline constexpr OptionSpec kThinkingOption = {"thinking", "on|off",
-                                               "for Qwen3: think before the answer (model default)"};
+                                               "think before the answer, if the model has the choice (model default)"};
 inline constexpr OptionSpec kDateOption = {"date", "TEXT",
-                                           "for Llama 3.1 and later: date of the chat (the template's date)"};
+                                           "date of the chat, if its template has one (the template's date)"};
 
 inline constexpr OptionSpec kBudgetsOption = {
     "budgets", "FILE", "how many tokens each head may hold, a line per layer, or a hybrid study's shares (FILE#POINT)"};

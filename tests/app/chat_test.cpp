@@ -102,9 +102,9 @@ TEST_CASE("tokenize names a template that is not known, and options of chats wit
   const TemporaryFolder folder;
   write_model(folder, "none");
   check_error_line(kvscope_run(words("tokenize", folder.path(), {"--chat", "--text", "x"})), 2, "no chat template");
-  std::ofstream(folder / "chat_template.jinja") << "{{ messages }}";
+  std::ofstream(folder / "chat_template.jinja") << "{{ messages.x.y }}";
   check_error_line(kvscope_run(words("tokenize", folder.path(), {"--chat", "--text", "x"})), 2,
-                   "chat_template.jinja: an unsupported template: it has {{messages}}: the printed value is not text");
+                   "chat_template.jinja: an unsupported template: it has {{messages.x.y}}: .y of something undefined");
   CHECK(kvscope_run(words("tokenize", folder.path(), {"--text", "x"})).exit_code == 0);
   const std::string option = GENERATE("--system", "--thinking", "--date");
   check_error_line(kvscope_run(words("tokenize", folder.path(), {option, "on", "--text", "x"})), 1,

@@ -280,7 +280,7 @@ TEST_CASE("a chat template that is not known ends an evaluation in one line that
     return test::skip("kvscope-engine or the sample model is not built");
   const TemporaryFolder folder;
   test::link_sample_model(folder.path(), test::kWholeModel);
-  std::ofstream(folder / "chat_template.jinja") << "{{ messages }}";
+  std::ofstream(folder / "chat_template.jinja") << "{{ messages.x.y }}";
   std::vector<std::string> words = {"eval",   folder.path().string(), "--tasks", "fact_recall", "--questions",
                                     "1",      "--policies",           "full",    "--device",    "cpu",
                                     "--quiet"};

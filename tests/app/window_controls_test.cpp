@@ -235,7 +235,7 @@ TEST_CASE("A model whose chat template is refused opens and runs plain text, and
   if (skip_without_display()) return;
   const test::TemporaryFolder model;
   test::link_sample_model(model.path(), {"config.json", "tokenizer.json", "model.safetensors"});
-  const std::string chat_template = GENERATE(R"("{% macro f() %}{% endmacro %}")", R"({"tool_use": "x"})", "7");
+  const std::string chat_template = GENERATE(R"("{% include 'x' %}")", R"({"tool_use": "x"})", "7");
   std::ofstream(model / "tokenizer_config.json") << R"({"chat_template": )" << chat_template << "}";
   const Xvfb display;
   WindowDriver window(display, {.engine = fake(), .words = {model.path().string()}});

@@ -1,4 +1,4 @@
-// Chat templates: recognised or named, written as jinja2 writes them, and what was said stays text.
+// Chat templates: written as jinja2 writes them, and what was said stays text.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -36,9 +36,13 @@ std::string text_of(const json& golden, const std::string& name) {
   return {};
 }
 
+kvscope::ChatTokens with_bos(const std::optional<std::string>& bos) {
+  return bos ? kvscope::ChatTokens{{"bos_token", *bos}} : kvscope::ChatTokens{};
+}
+
 ChatTemplate known(const std::string& name) {
   const std::string bos = name.starts_with("Llama") ? "<|begin_of_text|>" : "";
-  return ChatTemplate::from_text(text_of(chat_golden(), name), bos, "tokenizer_config.json", "chat_template");
+  return ChatTemplate::from_text(text_of(chat_golden(), name), with_bos(bos), "tokenizer_config.json", "chat_template");
 }
 
 std::string hex_fnv(std::string_view text) {
@@ -70,7 +74,7 @@ Tokenizer golden_tokenizer(const std::string& family) {
 
 /// The error of a template of that text, after file and key.
 std::string refusal(const std::string& jinja) {
-  return error_of([&] { ChatTemplate::from_text(jinja, "<s>", "f", "chat_template"); });
+  return error_of([&] { ChatTemplate::from_text(jinja, with_bos("<s>"), "f", "chat_template"); });
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -87,8 +91,7 @@ TEST_CASE("A conversation is written as jinja2 writes it") {
   for (const json& t : golden["templates"]) {
     CAPTURE(t["name"]);
     const ChatTemplate chat =
-        ChatTemplate::from_text(t["text"].get<std::string>(), t["bos"].get<std::string>(), "f", "w");
-    CHECK(chat.name() == t["name"].get<std::string>());
+        ChatTemplate::from_text(t["text"].get<std::string>(), with_bos(t["bos"].get<std::string>()), "f", "w");
     std::size_t i = 0, compared = 0;
     for (const json& talk : golden["conversations"]) {
       const Messages messages = messages_of(talk);
@@ -167,11 +170,12 @@ TEST_CASE("Without thinking an empty think block is added, as tokens, and a mode
   CHECK(qwen3.render(messages, {.thinking = true}) == frame);
   CHECK(qwen3.render(messages, {.thinking = false}) == frame + "<think>\n\n</think>\n\n");
   CHECK(qwen3.encode(tokenizer, messages, {.thinking = false}) == tokenizer.encode(frame + "<think>\n\n</think>\n\n"));
-  CHECK_THAT(error_of([&] { known("Qwen2.5").render(messages, {.thinking = true}); }),
-             Catch::Equals("thinking: on; expected nothing: Qwen2.5's chat template has no such choice"));
-  CHECK(known("Qwen2.5").render(messages, {.thinking = false}) == known("Qwen2.5").render(messages));
-  CHECK_THAT(error_of([&] { known("Qwen3 (always thinking)").render(messages, {.thinking = false}); }),
-             Catch::StartsWith("thinking: off"));
+  for (const char* name : {"Qwen2.5", "Qwen3 (always thinking)"}) {
+    CHECK_THAT(error_of([&] { known(name).render(messages, {.thinking = true}); }),
+               Catch::Equals("thinking: on; expected nothing: the model's chat template has no such choice"));
+    CHECK_THAT(error_of([&] { known(name).render(messages, {.thinking = false}); }),
+               Catch::StartsWith("thinking: off"));
+  }
 }
 
 TEST_CASE("The date of Llama 3.1 is the template's own or the one asked for, never the clock's") {
@@ -190,19 +194,10 @@ TEST_CASE("A conversation that cannot be is refused") {
                chat.render(Messages{{"tool", "5"}});
              }),
              Catch::Equals("chat: role \"tool\"; expected system, user or assistant"));
-  CHECK_THAT(error_of([&] {
-               chat.encode(golden_tokenizer("llama3"), Messages{{"user", "x"}});
-             }),
-             Catch::Contains("\"<|im_start|>\", which the tokenizer lacks"));
 }
 
-TEST_CASE("A template that is not understood whole is refused with the piece that is not understood") {
-  const json golden = chat_golden();
-  const std::string qwen2 = text_of(golden, "Qwen2"), qwen25 = text_of(golden, "Qwen2.5"),
-                    llama32 = text_of(golden, "Llama 3.2"), chatml = text_of(golden, "ChatML");
-  CHECK_THAT(refusal(""), Catch::Contains("an unsupported template: it writes none of <|im_start|>"));
-  CHECK_THAT(refusal("{{ bos_token + messages[0].content }}"),
-             Catch::EndsWith("hint: raw text needs no template: use --raw, or leave out --chat"));
+TEST_CASE("A template that cannot be read is refused with the piece that is not known") {
+  const std::string chatml = text_of(chat_golden(), "ChatML");
   struct Case {
     const char *code, *reason;
   };
@@ -210,65 +205,50 @@ TEST_CASE("A template that is not understood whole is refused with the piece tha
            {"{{ 'open", "it cannot be read: a string"},
            {"{% if tools", "it cannot be read: a tag"},
            {"{# open", "it cannot be read: a comment"},
-           {R"({{ 'a\x41' }})", "it cannot be read: an escape"},
+           {"{% raw %}", "it cannot be read: {% raw %} is not closed"},
+           {R"({{ 'a\x4' }})", "it cannot be read: an escape"},
            {"{{ (messages] }}", "it cannot be read: a bracket in {{(messages]"},
-           {"{{ x }}", "it uses x"},
-           {"{{ eos_token }}", "it uses eos_token"},
            {"{{ messages[0].content | nosuch }}", "it uses the filter nosuch"},
-           {"{{ messages[0].content | upper }}", "it has {{messages[0].content|upper}}: |upper of this kind of value"},
-           {"{{ messages[0]['items'] }}", "it has {{messages[0]['items']}}: .items"},
-           {"{{ messages | length }}", "it has {{messages|length}}: the printed value is not text"},
-           {"{{ 'a' 'b' }}", "it has {{'a''b'}}"},
-           {"{{ 'a', 'b' }}", "it has {{'a','b'}}"},
-           {"{{ strftime_now('%Y') }}", "it calls strftime_now"},
-           {"{{ range(9) }}", "it calls range"},
-           {"{% if 1 < 2 < 3 %}{% endif %}", "it has {%if 1<2<3%}"},
-           {"{% if tools %}{{ 'a' if }}{% endif %}", "it has {{'a'if}}"},  // no program, though it would not be reached
+           {"{{ messages is nosuch }}", "it uses the test nosuch"},
            {"{% if tools %}{% else %}{% else %}{% endif %}", "its blocks are not closed"},
            {"{% if tools %}", "its blocks are not closed"},
            {"{% endif %}", "its blocks are not closed: {%endif%}"},
            {"{% break %}", "it uses {%break%}"},
-           {"{% macro f() %}{% endmacro %}", "it uses {%macro f()%}"},
-           {"{% raw %}{% endraw %}", "it uses {%raw%}"},
-           {"{% set x %}y{% endset %}", "it has {%set x%}"},
+           {"{% include 'x' %}", "it uses {%include'x'%}"},
            {"{% set loop = 1 %}", "it has {%set loop=1%}"},
-           {"{% set bos_token = '' %}", "it has {%set bos_token=''%}"},
-           {"{% for messages in messages %}{% endfor %}", "it has {%for messages in messages%}"},
-           {"{% for m in messages if true %}{% endfor %}", "a loop over something other than messages"},
-           {"{% for c in 'ab' %}{% endfor %}", "a loop over something other than messages"},
-           {"{% generation %}{% set x = 'y' %}{% endgeneration %}", "it sets variables in {%generation%}"},
-           {"\u00a0", "it prints text between its tags that is not ASCII"},
+           {"{{ 0x10 }}", "it uses the number 0x10"},
        }) {
     CAPTURE(c.code);
-    CHECK_THAT(refusal(chatml + c.code), Catch::Contains(c.reason));
     CHECK_THAT(refusal(chatml + c.code), Catch::Contains("an unsupported template: it"));
+    CHECK_THAT(refusal(chatml + c.code), Catch::Contains(c.reason));
   }
-  CHECK_THAT(refusal(replaced(qwen25, "{%- endfor %}", "")), Catch::Contains("its blocks are not closed"));
-  CHECK_THAT(refusal(replaced(llama32, "%d %b %Y", "%Y")), Catch::Contains("it uses strftime_now"));
+  CHECK_THAT(refusal("{% include 'x' %}"),
+             Catch::EndsWith("hint: raw text needs no template: use --raw, or leave out --chat"));
   std::string deep;
   for (int i = 0; i < 30; ++i) deep += "{% if tools %}";
   CHECK_THAT(refusal(deep + chatml), Catch::Contains("its blocks are too deep"));
-  std::string long_tag = "{{ 'a'", loops, ends;
+  std::string long_tag = "{{ 'a'";
   for (int i = 0; i < 300; ++i) long_tag += " + 'a'";
   CHECK_THAT(refusal(long_tag + " }}" + chatml), Catch::Contains("it has a tag of more than 400 words"));
-  for (int i = 0; i < 12; ++i) loops += "{% for m in messages %}", ends += "{% endfor %}";
-  CHECK_THAT(refusal(loops + "{{ 'a' }}" + ends + chatml), Catch::Contains("it takes too many steps"));
-  CHECK_THAT(refusal("{% set ns = namespace(a='" + std::string(1000, 'a') + "') %}{% for m in messages %}" +
-                     [] {
-                       std::string doubled;
-                       for (int i = 0; i < 40; ++i) doubled += "{% set ns.a = ns.a + ns.a %}";
-                       return doubled;
-                     }() +
-                     "{% endfor %}" + chatml),
-             Catch::Contains("it takes too many steps"));
-  CHECK(refusal(std::string(2000, 'x') + "{{ " + std::string(3000, 'y') + " }}" + chatml).size() < 400);
+  CHECK(refusal(std::string(2000, 'x') + "{{ |" + std::string(3000, 'y') + " }}" + chatml).size() < 400);
+}
+
+TEST_CASE("A template that fails on a first message is refused with the tag that fails") {
+  const std::string chatml = text_of(chat_golden(), "ChatML");
+  const auto failure = [&](const std::string& code) { return refusal(chatml + code); };
+  CHECK_THAT(failure("{{ x.y }}"), Catch::Contains("it has {{x.y}}: .y of something undefined"));
+  CHECK_THAT(failure("{{ 'a' + 1 }}"), Catch::Contains("it has {{'a'+1}}: + of these values"));
+  CHECK_THAT(failure("{{ nosuch(1) }}"), Catch::Contains("it calls nosuch"));
+  CHECK_THAT(failure("{{ messages.append(1) }}"), Catch::Contains(".append(), which changes a list"));
+  CHECK_THAT(failure("{{ range }}"), Catch::Contains("a function, loop or filter that is printed"));
+  CHECK(failure("{{ x }}{{ eos_token }}{{ messages[0].nosuch }}") == "no error");
 }
 
 TEST_CASE("A template's BOS, dropped system turns, changed contents and slices are written as it has them") {
   const std::string chatml = text_of(chat_golden(), "ChatML");
   const Messages talk{{"system", "S"}, {"user", " x "}};
   const auto written = [&](const std::string& text, std::optional<std::string> bos = "<s>") {
-    return ChatTemplate::from_text(text, bos, "f", "w").render(talk, {.add_generation_prompt = false});
+    return ChatTemplate::from_text(text, with_bos(bos), "f", "w").render(talk, {.add_generation_prompt = false});
   };
   const std::string system = "<|im_start|>system\nS<|im_end|>\n", user = "<|im_start|>user\n x <|im_end|>\n";
   CHECK(written(chatml) == system + user);
@@ -294,17 +274,20 @@ TEST_CASE("A template's BOS, dropped system turns, changed contents and slices a
              Catch::StartsWith("f: w: the template rejects this conversation: \"no system\""));
 }
 
-TEST_CASE("A template that writes a token of the tokenizer as text is refused, for transformers would read the token") {
+TEST_CASE("What a template writes becomes the tokenizer's tokens, whatever the family") {
   const Tokenizer tokenizer = golden_tokenizer("qwen2");
-  const std::string chatml = text_of(chat_golden(), "ChatML");
-  const Messages talk{{"user", "x"}};
+  const Messages talk{{"user", "<|endoftext|>"}};
   const auto encoded = [&](const std::string& text) {
     return ChatTemplate::from_text(text, {}, "f", "w").encode(tokenizer, talk);
   };
-  CHECK_THAT(error_of([&] { encoded("{{ '<|endoftext|>' }}" + chatml); }),
-             Catch::Contains("the template writes \"<|endoftext|>\", which contains special tokens of the tokenizer"));
-  CHECK(encoded("{{ 'Hello' }}" + chatml) ==
-        tokenizer.encode("Hello<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n"));
+  const Ids mark = tokenizer.encode("<|endoftext|>"), typed = tokenizer.encode_typed("<|endoftext|>");
+  REQUIRE(mark.size() == 1);
+  REQUIRE(typed.size() > 1);
+  CHECK(encoded("<|endoftext|>") == mark);
+  CHECK(encoded("{{ '<|end' ~ 'oftext|>' }}") == mark);
+  CHECK(encoded("{{ messages[0].content }}") == typed);
+  CHECK(encoded("{{ messages[0].content[:5] }}oftext|>") == typed);  // half of it was said
+  CHECK(encoded("Hello") == tokenizer.encode("Hello"));
 }
 
 TEST_CASE("A template's tags are read as Jinja's lexer does, printed text included") {
@@ -335,27 +318,32 @@ TEST_CASE("The template is read from its own file, else from tokenizer_config.js
   const std::string qwen25 = text_of(golden, "Qwen2.5"), llama3 = text_of(golden, "Llama 3");
   const kvscope::test::TempFolder folder;
   const auto load_error = [&] { return error_of([&] { ChatTemplate::load(folder.path()); }); };
+  const Messages hi{{"user", "hi"}};
+  const auto written = [&] { return ChatTemplate::load(folder.path()).render(hi); };
+  const auto expected = [&](const std::string& text) {
+    return ChatTemplate::from_text(text, with_bos("<s>"), "f", "w").render(hi);
+  };
   CHECK_FALSE(ChatTemplate::find(folder.path()));
   CHECK_THAT(load_error(), Catch::Contains("no chat template; expected chat_template in tokenizer_config.json; hint"));
   folder.write("tokenizer_config.json", json{{"chat_template", nullptr}}.dump());
   CHECK_FALSE(ChatTemplate::find(folder.path()));
   folder.write("tokenizer_config.json", json{{"chat_template", qwen25}}.dump());
-  CHECK(ChatTemplate::load(folder.path()).name() == "Qwen2.5");
+  CHECK(written() == expected(qwen25));
   const json list{{{"name", "tool_use"}, {"template", "x"}}, {{"name", "default"}, {"template", qwen25}}};
   folder.write("tokenizer_config.json", json{{"chat_template", list}}.dump());
-  CHECK(ChatTemplate::load(folder.path()).name() == "Qwen2.5");
+  CHECK(written() == expected(qwen25));
   folder.write("tokenizer_config.json", json{{"chat_template", json::array({list[0]})}}.dump());
   CHECK_THAT(load_error(), Catch::Contains("chat_template: no template named default among 1"));
   folder.write("tokenizer_config.json", json{{"chat_template", 7}}.dump());
   CHECK_THAT(load_error(), Catch::Contains("tokenizer_config.json: chat_template: number; expected text or a list"));
   const json twice{list[1], {{"name", "default"}, {"template", llama3}}};
   folder.write("tokenizer_config.json", json{{"chat_template", twice}, {"bos_token", "<s>"}}.dump());
-  CHECK(ChatTemplate::load(folder.path()).name() == "Llama 3");
+  CHECK(written() == expected(llama3));
   folder.write("tokenizer_config.json", json{{"chat_template", {{"default", qwen25}, {"tool_use", "x"}}}}.dump());
-  CHECK(ChatTemplate::load(folder.path()).name() == "Qwen2.5");
+  CHECK(written() == expected(qwen25));
   folder.write("tokenizer_config.json", json{{"chat_template", {{"tool_use", qwen25}}}}.dump());
   CHECK_THAT(load_error(), Catch::Contains("chat_template: no template named default among 1"));
-  folder.write("tokenizer_config.json", json{{"chat_template", "hi"}}.dump());
+  folder.write("tokenizer_config.json", json{{"chat_template", "{{"}}.dump());
   CHECK_THAT(load_error(), Catch::Contains("tokenizer_config.json: chat_template: an unsupported template"));
   folder.write("tokenizer_config.json", "[]");
   CHECK_THAT(load_error(), Catch::Contains("array; expected an object"));
@@ -364,7 +352,6 @@ TEST_CASE("The template is read from its own file, else from tokenizer_config.js
   for (const json& bos : {json("<s>"), json{{"content", "<s>"}, {"lstrip", false}}}) {
     folder.write("tokenizer_config.json", json{{"chat_template", qwen25}, {"bos_token", bos}}.dump());
     const ChatTemplate chat = ChatTemplate::load(folder.path());
-    CHECK(chat.name() == "Llama 3");
     CHECK(chat.render(Messages{{"user", " x "}}, {.add_generation_prompt = false}) ==
           "<s><|start_header_id|>user<|end_header_id|>\n\nx<|eot_id|>");
   }

@@ -23,10 +23,10 @@ struct Count {
 };
 
 std::optional<ChatTemplate> accepted(const json& variant) {
-  std::optional<std::string> bos;
-  if (!variant["bos"].is_null()) bos = variant["bos"].get<std::string>();
+  kvscope::ChatTokens tokens;
+  if (!variant["bos"].is_null()) tokens["bos_token"] = variant["bos"].get<std::string>();
   try {
-    return ChatTemplate::from_text(variant["text"].get<std::string>(), bos, "f", "w");
+    return ChatTemplate::from_text(variant["text"].get<std::string>(), tokens, "f", "w");
   } catch (const Error&) {
     return {};
   }
@@ -65,6 +65,9 @@ TEST_CASE("A chat template with edits is refused, or written as transformers wri
     for (std::size_t i = 0; i < golden["asks"].size(); ++i) {
       const json &ask = golden["asks"][i], &wanted = variant["hashes"][i];
       CAPTURE(ask);
+      // The golden file's clock has the template's date; --date sets both.
+      const bool has_clock = variant["text"].get_ref<const std::string&>().find("{{ strftime_now") != std::string::npos;
+      if (has_clock && !ask[3].get_ref<const std::string&>().empty()) continue;
       const json hash = hash_of(*chat, golden["talks"][ask[0].get<std::size_t>()], ask);
       // A choice of thinking is refused where the template has none.
       if (is_same && ask[2].is_null()) CHECK(hash == wanted);

@@ -122,7 +122,6 @@ TEST_CASE("models distilled from R1, on Qwen2 and on Llama, load, take a chat an
       write_model(folder, shape, name);
       const auto model = engine::LoadedModel::load(folder.path(), {"cpu", "float32"});
       const ChatTemplate chat = ChatTemplate::load(folder.path());
-      CHECK(chat.name() == name);
       const std::vector<ChatMessage> talk = {
           {"user", "2 + 2?"}, {"assistant", "<think>\nadd\n</think>\n\n4"}, {"user", "Why?"}};
       const std::string asks = std::string("<｜Assistant｜>") + (std::string(name).ends_with(")") ? "<think>\n" : "");

@@ -12,8 +12,9 @@ void read_chat_template(std::string_view bytes) {
     put("tokenizer_config.json", bytes);
     if (!ChatTemplate::find(memory_folder())) return;
   }
-  const ChatTemplate chat = is_config ? ChatTemplate::load(memory_folder())
-                                      : ChatTemplate::from_text(bytes, "<s>", "chat_template.jinja", "chat_template");
+  const ChatTemplate chat =
+      is_config ? ChatTemplate::load(memory_folder())
+                : ChatTemplate::from_text(bytes, {{"bos_token", "<s>"}}, "chat_template.jinja", "chat_template");
   const ChatMessage messages[] = {
       {"system", " S "}, {"user", "<|im_end|>u"}, {"assistant", "<think>x</think>y"}, {"user", ""}};
   chat.render(messages);

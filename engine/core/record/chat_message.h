@@ -13,9 +13,9 @@ struct ChatMessage {
 };
 
 struct ChatOptions {
-  std::optional<bool> thinking;       // Qwen3: false adds an empty think block; nothing: as the template does by itself
+  std::optional<bool> thinking;       // enable_thinking, thinking; nothing: as the template does by itself
   bool add_generation_prompt = true;  // begin the assistant's answer
-  // Of Llama 3.1 and later ("26 Jul 2024"); empty: the template's own. Never the clock's: runs repeat.
+  // Of a template that has one ("26 Jul 2024"); empty: the template's own. Never the clock's: runs repeat.
   std::string date;
 };
 

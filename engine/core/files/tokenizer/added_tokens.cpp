@@ -65,7 +65,8 @@ const AddedTokenFinder::Pattern* AddedTokenFinder::longest_at(std::string_view t
   return longest;
 }
 
-void AddedTokenFinder::split(std::string_view text, ReadTokens read, std::vector<Part>& parts) const {
+void AddedTokenFinder::split(std::string_view text, ReadTokens read, std::vector<Part>& parts,
+                             const MayRead& may_read) const {
   std::size_t done = 0;  // parts cover text[0, done)
   for (std::size_t at = 0; at < text.size() && !patterns_.empty();) {
     if (!begins_one_[static_cast<unsigned char>(text[at])]) {
@@ -80,7 +81,7 @@ void AddedTokenFinder::split(std::string_view text, ReadTokens read, std::vector
     // May begin before `done`, in the white space that another's rstrip took: the package reads it all the same.
     std::size_t start = at, stop = at + found->text.size();
     at = stop;  // also past a match that is then discarded: a shorter token inside it is not found either
-    if (stays_text(found->token, read)) continue;
+    if (may_read ? !may_read(found->token, start, stop) : stays_text(found->token, read)) continue;
     if (found->token.single_word && touches_word(text, start, stop)) continue;
     if (found->token.lstrip) {
       while (start > done && is_space_at(text, last_char(text, start))) start = last_char(text, start);

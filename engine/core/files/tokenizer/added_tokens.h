@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,7 +42,9 @@ class AddedTokenFinder {
     std::int32_t id = -1;  // -1: ordinary text
   };
   /// Appends the parts of `text`, which together are all of it.
-  void split(std::string_view text, ReadTokens read, std::vector<Part>& parts) const;
+  /// `may_read`: whether a token that is found at text[start, stop) is one; null: as `read` has it.
+  using MayRead = std::function<bool(const AddedToken&, std::size_t start, std::size_t stop)>;
+  void split(std::string_view text, ReadTokens read, std::vector<Part>& parts, const MayRead& may_read = {}) const;
 
  private:
   struct Pattern {

@@ -1,6 +1,8 @@
 #include "engine/core/files/tokenizer/chat.h"
 
-#include "engine/core/files/tokenizer/chat_format.h"
+#include <algorithm>
+
+#include "engine/core/files/tokenizer/template_run.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/read_budget.h"
@@ -15,12 +17,12 @@ constexpr std::size_t kMaxConfigBytes = 16u << 20, kMaxTemplateBytes = 1u << 20;
 /// A reason may quote a tag of any length.
 std::string cut(std::string_view reason) { return escape_for_terminal(reason, 160); }
 
-constexpr const char* kNotKnown = "an unsupported template: ";
+constexpr const char *kNotKnown = "an unsupported template: ", *kExpected = "a template that KVScope can run";
 constexpr const char* kHint = "raw text needs no template: use --raw, or leave out --chat";
 
 struct FoundTemplate {
   std::string text;
-  std::optional<std::string> bos;
+  ChatTokens tokens;
   std::string file, where;
 };
 
@@ -45,25 +47,28 @@ std::optional<std::string> template_of(const json& config, const std::string& fi
   return found;
 }
 
-/// Text of the first token: a string, or an added token's object. Without one bos_token is not defined, as in
-/// transformers: {{ bos_token }} writes nothing, bos_token + 'x' is an error.
-std::optional<std::string> bos_of(const json& config, const std::string& file) {
-  const auto it = config.find("bos_token");
-  if (it == config.end() || it->is_null()) return {};
-  return it->is_object() ? JsonObject(*it, file, "bos_token").text("content")
-                         : JsonObject(config, file).text("bos_token");
+/// Adds the tokens that have a name: each a string, or an added token's object. One without a text is not defined, as
+/// in transformers: {{ bos_token }} writes nothing, bos_token + 'x' is an error.
+void add_tokens(const json& config, const std::string& file, ChatTokens& tokens) {
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    const auto it = config.find(name);
+    if (it == config.end() || it->is_null()) continue;
+    tokens[name] = it->is_object() ? JsonObject(*it, file, name).text("content") : JsonObject(config, file).text(name);
+  }
 }
 
 /// special_tokens_map.json goes before a tokenizer_config.json that lists no tokens, as in transformers.
-std::optional<std::string> bos_of_folder(const std::filesystem::path& folder, const json& config) {
+ChatTokens tokens_of_folder(const std::filesystem::path& folder, const json& config) {
+  ChatTokens tokens;
+  add_tokens(config, (folder / "tokenizer_config.json").string(), tokens);
   const std::filesystem::path path = folder / "special_tokens_map.json";
   std::error_code error;
-  if (!config.contains("added_tokens_decoder") && std::filesystem::exists(path, error)) {
-    const json map = read_json(path, {.max_bytes = kMaxConfigBytes});
-    if (!map.is_object()) fail(path.string(), "", map.type_name(), "an object");
-    if (map.contains("bos_token")) return bos_of(map, path.string());
-  }
-  return bos_of(config, (folder / "tokenizer_config.json").string());
+  if (config.contains("added_tokens_decoder") || !std::filesystem::exists(path, error)) return tokens;
+  const json map = read_json(path, {.max_bytes = kMaxConfigBytes});
+  if (!map.is_object()) fail(path.string(), "", map.type_name(), "an object");
+  add_tokens(map, path.string(), tokens);
+  return tokens;
 }
 
 /// The model's template; a file of its own goes before the one in tokenizer_config.json.
@@ -75,10 +80,11 @@ std::optional<FoundTemplate> find_template(const std::filesystem::path& folder) 
   if (has_config) config = read_json(config_path, {.max_bytes = kMaxConfigBytes});
   const std::string config_file = config_path.string();
   if (!config.is_object()) fail(config_file, "", config.type_name(), "an object");
-  if (has_own) return FoundTemplate{read_file(own, kMaxTemplateBytes), bos_of_folder(folder, config), own.string(), ""};
+  if (has_own)
+    return FoundTemplate{read_file(own, kMaxTemplateBytes), tokens_of_folder(folder, config), own.string(), ""};
   auto text = template_of(config, config_file);
   if (!text) return {};
-  return FoundTemplate{std::move(*text), bos_of_folder(folder, config), config_file, "chat_template"};
+  return FoundTemplate{std::move(*text), tokens_of_folder(folder, config), config_file, "chat_template"};
 }
 
 [[noreturn]] void usage(std::string file, std::string found, std::string expected) {
@@ -88,17 +94,11 @@ std::optional<FoundTemplate> find_template(const std::filesystem::path& folder) 
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(std::unique_ptr<ChatFormat> format, std::string file, std::string where)
-    : format_(std::move(format)), file_(std::move(file)), where_(std::move(where)) {}
-ChatTemplate::~ChatTemplate() = default;
-ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
-ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
-
 std::optional<ChatTemplate> ChatTemplate::find(const std::filesystem::path& folder) {
   try {
     const auto found = find_template(folder);
     if (!found) return {};
-    return from_text(found->text, found->bos, found->file, found->where);
+    return from_text(found->text, found->tokens, found->file, found->where);
   } catch (const Error& error) {
     Error::Parts parts = error.parts();
     if (parts.hint.empty()) parts.hint = kHint;
@@ -112,23 +112,41 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& folder) {
   return std::move(*found);
 }
 
-ChatTemplate ChatTemplate::from_text(std::string_view jinja, std::optional<std::string> bos, const std::string& file,
+ChatTemplate ChatTemplate::from_text(std::string_view jinja, ChatTokens tokens, const std::string& file,
                                      const std::string& where) {
   ReadBudget({.max_bytes = kMaxTemplateBytes}).add_bytes(jinja.size(), [&](std::string found, std::string) {
     fail(file, where, found, "a chat template");
   });
-  auto result = recognise_chat_format(jinja, std::move(bos));
-  if (const auto* reason = std::get_if<std::string>(&result)) {
-    fail(file, where, kNotKnown + cut(*reason),
-         "one like that of Qwen2, Qwen2.5, Qwen3, Llama 3, Llama 3.1 to 3.3 or DeepSeek-R1");
+  ChatTemplate chat;
+  chat.tokens_ = std::move(tokens);
+  chat.file_ = file, chat.where_ = where;
+  try {
+    chat.program_ = std::make_shared<const TemplateProgram>(read_template(jinja));
+    chat.try_out();
+  } catch (const TemplateProblem& problem) {
+    fail(file, where, kNotKnown + cut(problem.reason), kExpected);
   }
-  return ChatTemplate(std::make_unique<ChatFormat>(std::get<ChatFormat>(std::move(result))), file, where);
+  return chat;
 }
 
-const std::string& ChatTemplate::name() const { return format_->name; }
-bool ChatTemplate::has_thinking_choice() const { return format_->thinking == ChatFormat::Thinking::choice; }
-bool ChatTemplate::has_date() const { return format_->has_date; }
-const std::string& ChatTemplate::date() const { return format_->date; }
+bool ChatTemplate::has_thinking_choice() const {
+  return program_->given.contains("enable_thinking") || program_->given.contains("thinking");
+}
+bool ChatTemplate::has_date() const {
+  return program_->given.contains("date_string") || program_->given.contains("strftime_now");
+}
+
+/// On a first message: a template that fails there is of no use, and its date is known.
+void ChatTemplate::try_out() {
+  const ChatMessage message{"user", "x"};
+  const TemplateInput input = input_of({&message, 1}, {});
+  date_ = input.date;
+  try {
+    const std::string date = run_template(*program_, input).date;
+    if (!date.empty()) date_ = date;
+  } catch (const TemplateRaised&) {  // it may want another conversation
+  }
+}
 
 void ChatTemplate::check(std::span<const ChatMessage> messages, const ChatOptions& options) const {
   if (messages.empty()) usage("chat", "no message", "at least one");
@@ -136,23 +154,36 @@ void ChatTemplate::check(std::span<const ChatMessage> messages, const ChatOption
     if (message.role == "system" || message.role == "user" || message.role == "assistant") continue;
     usage("chat", "role " + in_quotes(message.role), "system, user or assistant");
   }
-  const bool possible = !options.thinking || format_->thinking == ChatFormat::Thinking::choice ||
-                        *options.thinking == (format_->thinking == ChatFormat::Thinking::always);
-  if (!possible) {
-    usage("thinking", *options.thinking ? "on" : "off",
-          "nothing: " + format_->name + "'s chat template has no such choice");
+  if (options.thinking && !has_thinking_choice()) {
+    usage("thinking", *options.thinking ? "on" : "off", "nothing: the model's chat template has no such choice");
   }
-  if (!options.date.empty() && !format_->has_date) {
-    usage("date", in_quotes(options.date), "nothing: " + format_->name + "'s chat template has no date");
+  if (!options.date.empty() && !has_date()) {
+    usage("date", in_quotes(options.date), "nothing: the model's chat template has no date");
   }
 }
 
-std::vector<ChatPiece> ChatTemplate::write(std::span<const ChatMessage> messages, const ChatOptions& options) const {
+TemplateInput ChatTemplate::input_of(std::span<const ChatMessage> messages, const ChatOptions& options) const {
+  TemplateInput input;
+  for (const auto& [name, text] : tokens_) input.values[name] = text;
+  input.values["messages"] = nlohmann::ordered_json::array();
+  for (const ChatMessage& message : messages) {
+    input.values["messages"].push_back({{"role", message.role}, {"content", message.content}});
+  }
+  input.values["add_generation_prompt"] = options.add_generation_prompt;
+  for (const char* name : {"tools", "documents"}) input.values[name] = nullptr;
+  if (!options.date.empty()) input.values["date_string"] = input.date = options.date;
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    if (options.thinking) input.values[name] = *options.thinking;
+  }
+  return input;
+}
+
+TemplateText ChatTemplate::write(std::span<const ChatMessage> messages, const ChatOptions& options) const {
   check(messages, options);
   try {
-    return write_chat(*format_, messages, options);
+    return run_template(*program_, input_of(messages, options)).text;
   } catch (const TemplateProblem& problem) {
-    fail(file_, where_, kNotKnown + cut(problem.reason), "a template that KVScope supports");
+    fail(file_, where_, kNotKnown + cut(problem.reason), kExpected);
   } catch (const TemplateRaised& raised) {
     fail(file_, where_, "the template rejects this conversation: " + in_quotes(raised.message),
          "a conversation that the model supports");
@@ -160,32 +191,16 @@ std::vector<ChatPiece> ChatTemplate::write(std::span<const ChatMessage> messages
 }
 
 std::string ChatTemplate::render(std::span<const ChatMessage> messages, const ChatOptions& options) const {
-  std::string text;
-  for (const ChatPiece& piece : write(messages, options)) text += piece.text;
-  return text;
+  return write(messages, options).text;
 }
 
 std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer, std::span<const ChatMessage> messages,
                                                const ChatOptions& options) const {
-  std::vector<std::int32_t> ids;
-  for (const ChatPiece& piece : write(messages, options)) {
-    for (const std::string& frame : piece.frame) {
-      if (tokenizer.encode(frame) == tokenizer.encode_typed(frame)) continue;
-      fail(file_, where_,
-           "the template writes " + in_quotes(frame) + ", which contains special tokens of the tokenizer",
-           "only markup of the supported model families");
-    }
-    if (!piece.markup) {
-      const std::vector<std::int32_t> more = tokenizer.encode_typed(piece.text, ids.empty());
-      ids.insert(ids.end(), more.begin(), more.end());
-    } else if (const auto id = tokenizer.added_token(piece.text)) {
-      ids.push_back(*id);
-    } else {
-      fail(file_, "", "the template writes " + in_quotes(piece.text) + ", which the tokenizer lacks",
-           "an added token of tokenizer.json");
-    }
-  }
-  return ids;
+  const TemplateText all = write(messages, options);
+  std::vector<bool> is_written;
+  is_written.reserve(all.origins.size());
+  for (const char origin : all.origins) is_written.push_back(origin == TemplateText::written);
+  return tokenizer.encode_chat(all.text, is_written);
 }
 
 }  // namespace kvscope

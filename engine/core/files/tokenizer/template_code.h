@@ -24,9 +24,10 @@ struct TemplateTag {
 struct TemplateProblem {
   std::string reason;
 };
+[[noreturn]] inline void template_fail(std::string reason) { throw TemplateProblem{std::move(reason)}; }
 
-/// Throws TemplateProblem if a tag, string or bracket is not closed, or for what Jinja would read in another way: {% raw
-/// %}, fractions, names that are not ASCII, escapes other than \n \t \r \\ \' \".
+/// Throws TemplateProblem if a tag, string or bracket is not closed, or for what is not read here: names that are not
+/// ASCII, numbers other than decimal ones, named characters in strings.
 std::vector<TemplateTag> read_template_tags(std::string_view jinja);
 
 /// A tag in one spelling, for messages: {%if x=='a'%}

@@ -1,37 +1,25 @@
 #include "engine/core/files/tokenizer/template_expression.h"
 
 #include <algorithm>
+#include <charconv>
+
+#include "engine/core/files/tokenizer/template_filters.h"
 
 namespace kvscope {
 namespace {
 
 using Op = TemplateExpression::Op;
-using Kind = TemplateToken::Kind;
+using TokenKind = TemplateToken::Kind;
 
-constexpr int kMaxDepth = 40;
+constexpr int kMaxBrackets = 40;
 
 bool is_keyword(std::string_view word) {
   constexpr std::string_view kWords[] = {"and", "or", "not", "in", "is", "if", "else", "elif"};
   return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
 }
 
-/// The filters that Jinja and transformers have. With others a template is no program at all, wherever they stand.
-bool is_filter(std::string_view name) {
-  constexpr std::string_view kFilters[] = {"capitalize", "default", "dictsort", "first",      "indent",     "int",
-                                           "items",      "join",    "last",     "length",     "list",       "lower",
-                                           "map",        "max",     "min",      "reject",     "rejectattr", "replace",
-                                           "reverse",    "safe",    "select",   "selectattr", "sort",       "string",
-                                           "tojson",     "trim",    "unique",   "upper"};
-  return std::find(std::begin(kFilters), std::end(kFilters), name) != std::end(kFilters);
-}
-bool is_test(std::string_view name) {
-  constexpr std::string_view kTests[] = {"defined", "undefined", "none",    "string", "mapping", "iterable", "sequence",
-                                         "true",    "false",     "boolean", "number", "in",      "equalto"};
-  return std::find(std::begin(kTests), std::end(kTests), name) != std::end(kTests);
-}
-
 TemplateExpression of(Op op, std::string text, std::vector<TemplateExpression> args) {
-  return {.op = op, .text = std::move(text), .number = 0, .args = std::move(args), .names = {}};
+  return {.op = op, .text = std::move(text), .number = 0, .real = 0, .args = std::move(args), .names = {}};
 }
 
 }  // namespace
@@ -47,7 +35,7 @@ void TemplateExpressionReader::expect_end() const {
 bool TemplateExpressionReader::is_next(std::string_view word, std::size_t further) const {
   if (at_ + further >= tag_.tokens.size()) return false;
   const TemplateToken& token = tag_.tokens[at_ + further];
-  return token.kind != Kind::text && token.text == word;
+  return token.kind != TokenKind::text && token.text == word;
 }
 
 bool TemplateExpressionReader::takes(std::string_view word) { return is_next(word) && (++at_, true); }
@@ -57,23 +45,36 @@ void TemplateExpressionReader::expect(std::string_view sign) {
 }
 
 std::string TemplateExpressionReader::name() {
-  if (at_end() || tag_.tokens[at_].kind != Kind::name || is_keyword(tag_.tokens[at_].text)) fail();
+  if (at_end() || tag_.tokens[at_].kind != TokenKind::name || is_keyword(tag_.tokens[at_].text)) fail();
   return tag_.tokens[at_++].text;
 }
 
 Expression TemplateExpressionReader::value() {
+  if (++depth_ > kMaxBrackets) fail();
   Expression chosen = condition();
   while (takes("if")) {
     Expression decides = condition();
-    expect("else");
-    Expression other = value();
-    chosen = of(Op::choice, "", {std::move(chosen), std::move(decides), std::move(other)});
+    chosen = of(Op::choice, "", {std::move(chosen), std::move(decides)});
+    if (takes("else")) chosen.args.push_back(value());
   }
+  --depth_;
   return chosen;
 }
 
+Expression TemplateExpressionReader::values() {
+  Expression first = value();
+  return is_next(",") ? tuple(std::move(first)) : first;
+}
+
+/// The rest of a tuple without brackets.
+Expression TemplateExpressionReader::tuple(Expression first) {
+  Expression all = of(Op::tuple, "", {std::move(first)});
+  while (takes(",") && !at_end()) all.args.push_back(value());
+  return all;
+}
+
 Expression TemplateExpressionReader::condition() {
-  if (++depth_ > kMaxDepth) fail();
+  if (++depth_ > kMaxBrackets) fail();
   Expression left = logic_and();
   while (takes("or")) left = of(Op::logic_or, "", {std::move(left), logic_and()});
   --depth_;
@@ -88,22 +89,30 @@ Expression TemplateExpressionReader::logic_and() {
 
 Expression TemplateExpressionReader::logic_not() {
   if (!takes("not")) return comparison();
-  if (++depth_ > kMaxDepth) fail();
+  if (++depth_ > kMaxBrackets) fail();
   Expression negated = of(Op::logic_not, "", {logic_not()});
   --depth_;
   return negated;
 }
 
 Expression TemplateExpressionReader::comparison() {
-  Expression left = sum();
+  Expression all = of(Op::compare, "", {sum()});
+  while (const auto sign = comparison_sign()) {
+    all.names.push_back(*sign);
+    all.args.push_back(sum());
+  }
+  if (!all.names.empty()) return all;
+  Expression alone = std::move(all.args[0]);
+  return alone;
+}
+
+std::optional<std::string> TemplateExpressionReader::comparison_sign() {
   for (const std::string_view sign : {"==", "!=", "<=", ">=", "<", ">", "in"}) {
-    if (takes(sign)) return of(Op::binary, std::string(sign), {std::move(left), sum()});
+    if (takes(sign)) return std::string(sign);
   }
-  if (is_next("not") && is_next("in", 1)) {
-    at_ += 2;
-    return of(Op::binary, "not in", {std::move(left), sum()});
-  }
-  return left;  // a second comparison, a < b < c, is left over and refused
+  if (!is_next("not") || !is_next("in", 1)) return {};
+  at_ += 2;
+  return "not in";
 }
 
 Expression TemplateExpressionReader::left_to_right(Parser part, std::initializer_list<std::string_view> signs) {
@@ -126,8 +135,10 @@ Expression TemplateExpressionReader::power() {
 }
 
 Expression TemplateExpressionReader::unary(bool with_filters) {
-  if (++depth_ > kMaxDepth) fail();
-  Expression e = takes("-") ? of(Op::negate, "", {unary(false)}) : primary();
+  if (++depth_ > kMaxBrackets) fail();
+  Expression e = takes("-")   ? of(Op::negate, "", {unary(false)})
+                 : takes("+") ? of(Op::plus, "", {unary(false)})
+                              : primary();
   e = postfix(std::move(e));
   if (with_filters) e = filters(std::move(e));
   --depth_;
@@ -137,16 +148,12 @@ Expression TemplateExpressionReader::unary(bool with_filters) {
 Expression TemplateExpressionReader::primary() {
   if (at_end()) fail();
   const TemplateToken& token = tag_.tokens[at_];
-  if (token.kind == Kind::text) {
-    ++at_;
-    if (!at_end() && tag_.tokens[at_].kind == Kind::text) fail();  // 'a' 'b', which Jinja joins
-    return of(Op::text, token.text, {});
+  if (token.kind == TokenKind::text) {
+    std::string joined;  // 'a' 'b' is 'ab'
+    for (; !at_end() && tag_.tokens[at_].kind == TokenKind::text; ++at_) joined += tag_.tokens[at_].text;
+    return of(Op::text, std::move(joined), {});
   }
-  if (token.kind == Kind::number) {
-    Expression e = of(Op::number, "", {});
-    e.number = std::stol(tag_.tokens[at_++].text);
-    return e;
-  }
+  if (token.kind == TokenKind::number) return number(tag_.tokens[at_++].text);
   if (takes("[")) return items("]");
   if (takes("{")) return dict();
   if (takes("(")) return items(")");
@@ -158,9 +165,20 @@ Expression TemplateExpressionReader::primary() {
   return of(Op::name, word, {});
 }
 
+Expression TemplateExpressionReader::number(const std::string& digits) {
+  const bool is_whole = digits.find_first_of(".eE") == digits.npos;
+  Expression e = of(is_whole ? Op::number : Op::real, "", {});
+  if (is_whole) {
+    e.number = std::stol(digits);
+  } else {
+    std::from_chars(digits.data(), digits.data() + digits.size(), e.real);
+  }
+  return e;
+}
+
 /// After ( or [. One in round brackets without a comma is itself.
 Expression TemplateExpressionReader::items(std::string_view close) {
-  Expression list = of(Op::list, "", {});
+  Expression list = of(close == "]" ? Op::list : Op::tuple, "", {});
   bool is_list = close == "]" || is_next(close);
   while (!takes(close)) {
     list.args.push_back(value());
@@ -176,19 +194,22 @@ Expression TemplateExpressionReader::items(std::string_view close) {
 }
 
 Expression TemplateExpressionReader::dict() {
+  Expression dict = of(Op::dict, "", {});
   while (!takes("}")) {
-    value();
+    dict.args.push_back(value());
     expect(":");
-    value();
+    dict.args.push_back(value());
     if (!takes(",") && !is_next("}")) fail();
   }
-  return of(Op::dict, "", {});
+  return dict;
 }
 
 Expression TemplateExpressionReader::postfix(Expression e) {
   for (;;) {
     if (takes(".")) {
-      e = of(Op::attribute, name(), {std::move(e)});
+      const bool is_index = !at_end() && tag_.tokens[at_].kind == TokenKind::number;
+      e = is_index ? of(Op::index, "", {std::move(e), number(tag_.tokens[at_++].text)})
+                   : of(Op::attribute, name(), {std::move(e)});
     } else if (takes("[")) {
       e = subscript(std::move(e));
     } else if (takes("(")) {
@@ -213,14 +234,13 @@ Expression TemplateExpressionReader::subscript(Expression e) {
   if (!is_slice && slice.args[1].op == Op::constant) fail();
   slice.args.resize(is_slice ? 4 : 2, of(Op::constant, "none", {}));
   if (is_slice) return slice;
-  if (slice.args[1].op == Op::text) return of(Op::attribute, slice.args[1].text, {std::move(slice.args[0])});
   slice.op = Op::index;
   return slice;
 }
 
 void TemplateExpressionReader::call_arguments(Expression& call) {
   while (!takes(")")) {
-    const bool is_named = !at_end() && tag_.tokens[at_].kind == Kind::name && is_next("=", 1);
+    const bool is_named = !at_end() && tag_.tokens[at_].kind == TokenKind::name && is_next("=", 1);
     if (is_named) {
       call.names.push_back(name());
       ++at_;
@@ -235,23 +255,33 @@ void TemplateExpressionReader::call_arguments(Expression& call) {
 Expression TemplateExpressionReader::filters(Expression e) {
   for (;;) {
     if (takes("|")) {
-      e = of(Op::filter, name(), {std::move(e)});
-      if (!is_filter(e.text)) throw TemplateProblem{"it uses the filter " + e.text};
-      if (takes("(")) call_arguments(e);
+      e = filter(std::move(e));
     } else if (takes("is")) {
       e = test(std::move(e));
+    } else if (takes("(")) {
+      e = of(Op::call, "", {std::move(e)});
+      call_arguments(e);
     } else {
       return e;
     }
   }
 }
 
+/// After the bar.
+Expression TemplateExpressionReader::filter(Expression e) {
+  e = of(Op::filter, name(), {std::move(e)});
+  if (!is_template_filter(e.text)) throw TemplateProblem{"it uses the filter " + e.text};
+  if (takes("(")) call_arguments(e);
+  return e;
+}
+
 Expression TemplateExpressionReader::test(Expression e) {
   const bool negated = takes("not");
   const std::string which = is_next("in") ? (++at_, "in") : name();
-  if (!is_test(which)) throw TemplateProblem{"it uses the test " + which};
+  if (!is_template_test(which)) throw TemplateProblem{"it uses the test " + which};
   e = of(Op::test, which, {std::move(e)});
-  const bool more = !at_end() && (tag_.tokens[at_].kind != Kind::sign || is_next("(") || is_next("[") || is_next("{"));
+  const bool more =
+      !at_end() && (tag_.tokens[at_].kind != TokenKind::sign || is_next("(") || is_next("[") || is_next("{"));
   if (takes("(")) {
     call_arguments(e);
   } else if (more && !is_next("else") && !is_next("or") && !is_next("and")) {

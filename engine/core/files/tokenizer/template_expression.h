@@ -1,6 +1,8 @@
 #pragma once
 // Reads the expressions of one tag.
 
+#include <optional>
+
 #include "engine/core/files/tokenizer/template_tree.h"
 
 namespace kvscope {
@@ -9,11 +11,18 @@ class TemplateExpressionReader {
  public:
   explicit TemplateExpressionReader(const TemplateTag& tag, std::size_t at = 0) : tag_(tag), at_(at) {}
 
-  /// Of {{ }} and set: may be a choice. Others may not.
+  /// A value, which may be a choice (a if b else c).
   TemplateExpression value();
+  /// The same, or a tuple without brackets, as {{ }} and set take it.
+  TemplateExpression values();
   TemplateExpression condition();
+  /// After the bar: `e` filtered.
+  TemplateExpression filter(TemplateExpression e);
+  /// After the opening bracket: into `call`.
+  void call_arguments(TemplateExpression& call);
 
   bool at_end() const { return at_ == tag_.tokens.size(); }
+  bool is_next(std::string_view name_or_sign, std::size_t further = 0) const;
   bool takes(std::string_view name_or_sign);
   std::string name();
   /// Throws TemplateProblem that names the tag.
@@ -23,7 +32,6 @@ class TemplateExpressionReader {
  private:
   using Expression = TemplateExpression;
   using Parser = Expression (TemplateExpressionReader::*)();
-  bool is_next(std::string_view name_or_sign, std::size_t further = 0) const;
   void expect(std::string_view sign);
   Expression left_to_right(Parser part, std::initializer_list<std::string_view> signs);
   Expression logic_and();
@@ -42,7 +50,9 @@ class TemplateExpressionReader {
   Expression filters(Expression of);
   Expression test(Expression of);
   Expression subscript(Expression of);
-  void call_arguments(Expression& call);
+  std::optional<std::string> comparison_sign();
+  Expression tuple(Expression first);
+  static Expression number(const std::string& digits);
 
   const TemplateTag& tag_;
   std::size_t at_;

@@ -2,267 +2,314 @@
 
 #include <algorithm>
 
-#include "engine/core/files/tokenizer/template_value.h"
+#include "engine/core/files/tokenizer/template_filters.h"
+#include "engine/core/files/tokenizer/template_runner.h"
 
 namespace kvscope {
 namespace {
 
 using Value = TemplateValue;
 using Kind = TemplateValue::Kind;
-using Op = TemplateExpression::Op;
-using Node = TemplateNode;
+using Begins = TemplateVariable::Begins;
 
 // Families' templates need some 200 steps a message, and copy what was said about ten times.
-constexpr std::size_t kSteps = 5'000, kStepsOfMessage = 2'000, kBytes = 8u << 20, kBytesOfMessage = 16u << 10,
-                      kBytesOfByte = 64;
+constexpr std::size_t kSteps = 100'000, kStepsOfMessage = 5'000, kBytes = 24u << 20, kBytesOfMessage = 64u << 10,
+                      kBytesOfByte = 128;
 
-/// "26 Jul 2024": what strftime makes of '%d %b %Y'.
-bool is_date(std::string_view text) {
-  constexpr std::string_view kForm = "00 Aaa 0000";
-  return std::equal(text.begin(), text.end(), kForm.begin(), kForm.end(), [](char c, char form) {
-    return form == '0'   ? c >= '0' && c <= '9'
-           : form == 'A' ? c >= 'A' && c <= 'Z'
-           : form == 'a' ? c >= 'a' && c <= 'z'
-                         : c == form;
-  });
-}
-
-/// {%if not date_string is defined%}, and in it the clock's date, or a fixed one where there is no clock. The fixed one
-/// is taken, so that runs repeat. Null if the node is another.
-const Node* fixed_date(const Node& node) {
-  const auto only = [](const Node::Branch& branch) -> const Node* {
-    return branch.body.size() == 1 ? branch.body.data() : nullptr;
-  };
-  const bool asks =
-      node.spelled == "{%if not date_string is defined%}" || node.spelled == "{%if date_string is not defined%}";
-  if (!asks || node.branches.size() != 1) return nullptr;
-  const Node* inner = only(node.branches[0]);
-  if (!inner || inner->spelled != "{%if strftime_now is defined%}" || inner->branches.size() != 2) return nullptr;
-  const Node *clock = only(inner->branches[0]), *fixed = only(inner->branches[1]);
-  const bool known = clock && fixed && clock->spelled == "{%set date_string=strftime_now('%d %b %Y')%}" &&
-                     inner->branches[1].condition.op == Op::constant && fixed->kind == Node::Kind::set &&
-                     fixed->name == "date_string" && fixed->attribute.empty() && fixed->value.op == Op::text &&
-                     is_date(fixed->value.text);
-  return known ? fixed : nullptr;
-}
-
-void add_assigned(const std::vector<Node>& nodes, std::vector<std::string>& names) {
-  for (const Node& node : nodes) {
-    if (!node.name.empty()) names.push_back(node.name);
-    for (const Node::Branch& branch : node.branches) add_assigned(branch.body, names);
+/// Bytes of all texts, and the number of values.
+void measure(const nlohmann::ordered_json& json, std::size_t& bytes, std::size_t& values) {
+  ++values;
+  if (json.is_string()) bytes += json.get_ref<const std::string&>().size();
+  if (!json.is_structured()) return;
+  for (const auto& [key, value] : json.items()) {
+    bytes += json.is_object() ? key.size() : 0;
+    measure(value, bytes, values);
   }
 }
 
-class Runner {
- public:
-  Runner(const std::vector<Node>& program, const TemplateInput& input) : program_(program), input_(input) {
-    add_assigned(program, assigned_);
-    std::sort(assigned_.begin(), assigned_.end());
-    Value::Messages messages;
-    steps_left_ = kSteps + kStepsOfMessage * input.messages.size();
-    bytes_left_ = kBytes + kBytesOfMessage * input.messages.size();
-    for (const ChatMessage& message : input.messages) {
-      messages.push_back(&message);
-      bytes_left_ += kBytesOfByte * message.content.size();
-    }
-    const auto give = [&](const char* name, Value value) { context_[name] = std::move(value); };
-    give("messages", Value::of(std::move(messages)));
-    give("add_generation_prompt", Value::of(input.options.add_generation_prompt));
-    for (const char* name : {"tools", "documents"}) give(name, Value::none());
-    for (const char* name :
-         {"bos_token", "date_string", "enable_thinking", "custom_tools", "builtin_tools", "tools_in_user_message"})
-      give(name, {});
-    if (input.bos) {
-      TemplateText bos(*input.bos, TemplateText::bos);
-      if (!bos.origins.empty()) bos.origins[0] = TemplateText::bos_begin;
-      give("bos_token", Value::of(std::move(bos)));
-    }
-    if (!input.options.date.empty())
-      give("date_string", Value::of(TemplateText(input.options.date, TemplateText::said)));
-    if (input.options.thinking) give("enable_thinking", Value::of(*input.options.thinking));
-  }
+TemplateBudget budget_of(const nlohmann::ordered_json& json) {
+  std::size_t bytes = 0, values = 0;
+  measure(json, bytes, values);
+  return {kSteps + kStepsOfMessage * values + bytes, kBytes + kBytesOfMessage * values + kBytesOfByte * bytes};
+}
 
-  TemplateOutput run() {
-    scopes_.emplace_back();
-    run(program_);
-    return std::move(out_);
+/// A role is the template's own word: '<|' + message.role + '|>' is markup.
+Value message_of(const nlohmann::ordered_json& json, TemplateBudget& budget) {
+  if (!json.is_object()) return Value::from_json(json, TemplateText::said, budget);
+  Value::Items items;
+  for (const auto& [key, value] : json.items()) {
+    items.push_back(Value::of(TemplateText(key, TemplateText::written), budget));
+    items.push_back(Value::from_json(value, key == "role" ? TemplateText::written : TemplateText::said, budget));
   }
-
- private:
-  void run(const std::vector<Node>& nodes) {
-    for (const Node& node : nodes) {
-      try {
-        run(node);
-      } catch (TemplateProblem& problem) {
-        if (!problem.reason.starts_with("it ")) problem.reason = "it has " + node.spelled + ": " + problem.reason;
-        throw;
-      }
-    }
-  }
-
-  void run(const Node& node) {
-    switch (node.kind) {
-      case Node::Kind::print:
-        print(value_of(node.value));
-        break;
-      case Node::Kind::set:
-        set(node);
-        break;
-      case Node::Kind::choose:
-        if (const Node* date = fixed_date(node)) {
-          if (context_["date_string"].is(Kind::undefined)) set(*date);
-          break;
-        }
-        for (const Node::Branch& branch : node.branches) {
-          if (!value_of(branch.condition).truth()) continue;
-          run(branch.body);
-          break;
-        }
-        break;
-      case Node::Kind::loop:
-        loop(node);
-        break;
-    }
-  }
-
-  void print(const Value& value) {
-    if (!value.is_text() && !value.is(Kind::undefined)) throw TemplateProblem{"the printed value is not text"};
-    spend(value.text.text.size());
-    out_.text += value.text;
-  }
-
-  void set(const Node& node) {
-    Value value = value_of(node.value);
-    if (node.name == "date_string" && value.is_text()) out_.date = value.text.text;
-    if (node.attribute.empty()) {
-      scopes_.back()[node.name] = std::move(value);
-      return;
-    }
-    const Value space = look_up(node.name);
-    if (!space.is(Kind::space)) throw TemplateProblem{"a field of something that is not a namespace"};
-    (*space.space)[node.attribute] = std::move(value);
-  }
-
-  void loop(const Node& node) {
-    const Value over = value_of(node.value);
-    if (!over.is(Kind::messages) || !node.is_plain) throw TemplateProblem{"a loop over something other than messages"};
-    Value state;
-    state.kind = Kind::loop;
-    state.messages = over.messages;
-    for (const ChatMessage* message : *over.messages) {
-      scopes_.push_back({{node.name, Value::of(message)}, {"loop", state}});
-      run(node.branches[0].body);
-      scopes_.pop_back();
-      ++state.number;
-    }
-  }
-
-  Value look_up(const std::string& name) const {
-    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-      if (const auto it = scope->find(name); it != scope->end()) return it->second;
-    }
-    if (const auto it = context_.find(name); it != context_.end()) return it->second;
-    if (!std::binary_search(assigned_.begin(), assigned_.end(), name)) throw TemplateProblem{"it uses " + name};
-    return {};
-  }
-
-  void spend(std::size_t bytes) {
-    if (steps_left_-- == 0 || bytes > bytes_left_) throw TemplateProblem{"it takes too many steps"};
-    bytes_left_ -= bytes;
-  }
-
-  Value value_of(const TemplateExpression& e) {
-    Value value = compute(e);
-    std::size_t bytes = value.text.text.size() + (e.op == Op::slice ? sizeof(void*) * value.messages->size() : 0);
-    for (const Value& item : value.list) bytes += item.text.text.size() + sizeof item;
-    spend(bytes);
-    return value;
-  }
-
-  Value compute(const TemplateExpression& e) {
-    const auto arg = [&](std::size_t i) { return value_of(e.args[i]); };
-    switch (e.op) {
-      case Op::text:
-        return Value::of(TemplateText(e.text, TemplateText::written));
-      case Op::number:
-        return Value::of(e.number);
-      case Op::constant:
-        return e.text == "none" ? Value::none() : Value::of(e.text == "true");
-      case Op::name:
-        return look_up(e.text);
-      case Op::list:
-        return list(e);
-      case Op::dict:
-        throw TemplateProblem{"it uses a dict"};
-      case Op::attribute:
-        return arg(0).attribute(e.text);
-      case Op::index:
-        return arg(0).at(arg(1));
-      case Op::slice:
-        return arg(0).slice(arg(1), arg(2), arg(3));
-      case Op::call:
-        return call(e);
-      case Op::filter:
-      case Op::test:
-        if (e.args.size() != 1) throw TemplateProblem{"it uses " + e.text + " with arguments"};
-        return e.op == Op::filter ? arg(0).filtered(e.text) : Value::of(arg(0).passes(e.text));
-      case Op::binary: {
-        const Value left = arg(0);
-        return template_binary(left, e.text, arg(1));
-      }
-      case Op::negate:
-        return template_binary(Value::of(0L), "-", arg(0));
-      case Op::logic_not:
-        return Value::of(!arg(0).truth());
-      case Op::logic_and:
-      case Op::logic_or: {
-        Value left = arg(0);
-        return left.truth() == (e.op == Op::logic_or) ? left : arg(1);
-      }
-      case Op::choice:
-        return arg(1).truth() ? arg(0) : arg(2);
-    }
-    throw TemplateProblem{"it has an expression"};
-  }
-
-  Value list(const TemplateExpression& e) {
-    Value value;
-    value.kind = Kind::list;
-    for (const TemplateExpression& item : e.args) value.list.push_back(value_of(item));
-    return value;
-  }
-
-  Value call(const TemplateExpression& e) {
-    const TemplateExpression& called = e.args[0];
-    if (called.op == Op::name && called.text == "namespace" && e.names.size() + 1 == e.args.size()) {
-      Value space;
-      space.kind = Kind::space;
-      space.space = std::make_shared<Value::Space>();
-      for (std::size_t i = 0; i < e.names.size(); ++i) (*space.space)[e.names[i]] = value_of(e.args[i + 1]);
-      return space;
-    }
-    if (!e.names.empty()) throw TemplateProblem{"it calls with named arguments"};
-    std::vector<Value> arguments;
-    for (std::size_t i = 1; i < e.args.size(); ++i) arguments.push_back(value_of(e.args[i]));
-    if (called.op == Op::attribute) return value_of(called.args[0]).call(called.text, arguments);
-    const bool raises = called.op == Op::name && called.text == "raise_exception" && arguments.size() == 1;
-    if (raises && arguments[0].is_text()) throw TemplateRaised{arguments[0].text.text};
-    throw TemplateProblem{"it calls " + (called.op == Op::name ? called.text : "something")};
-  }
-
-  const std::vector<Node>& program_;
-  const TemplateInput& input_;
-  std::map<std::string, Value, std::less<>> context_;
-  std::vector<std::string> assigned_;  // every name that the program sets somewhere: before that it is undefined
-  std::vector<std::map<std::string, Value, std::less<>>> scopes_;
-  std::size_t steps_left_ = 0, bytes_left_ = 0;
-  TemplateOutput out_;
-};
+  return Value::of(Kind::dict, std::move(items), budget);
+}
 
 }  // namespace
 
-TemplateOutput run_template(const std::vector<Node>& program, const TemplateInput& input) {
-  return Runner(program, input).run();
+Value* TemplateFrame::find(std::string_view name) {
+  for (TemplateFrame* frame = this; frame; frame = frame->outer_) {
+    for (auto& [key, value] : frame->variables_) {
+      if (key == name) return &value;
+    }
+  }
+  return nullptr;
+}
+
+void TemplateFrame::set(std::string_view name, Value value) {
+  for (auto& [key, old] : variables_) {
+    if (key != name) continue;
+    old = std::move(value);
+    return;
+  }
+  variables_.emplace_back(name, std::move(value));
+}
+
+TemplateRunner::TemplateRunner(const TemplateProgram& program, const TemplateInput& input)
+    : program_(program), input_(input), budget_(budget_of(input.values)) {
+  for (const char* name : {"range", "dict", "namespace", "raise_exception", "strftime_now"}) {
+    given_[name] = Value::function(Kind::function, name);
+  }
+  for (const auto& [name, json] : input.values.items()) {
+    if (name == "messages" && json.is_array()) {
+      Value::Items messages;
+      for (const auto& message : json) messages.push_back(message_of(message, budget_));
+      given_[name] = Value::of(Kind::list, std::move(messages), budget_);
+    } else {
+      const bool is_own = name.ends_with("_token") || name.ends_with("_tokens");
+      given_[name] = Value::from_json(json, is_own ? TemplateText::written : TemplateText::said, budget_);
+    }
+  }
+}
+
+TemplateRunner::~TemplateRunner() {
+  for (const auto& space : spaces_) space->clear();
+}
+
+TemplateOutput TemplateRunner::run() {
+  TemplateWriter out(budget_);
+  out_ = &out;
+  Frame root(nullptr, live_);
+  begin(root, program_.variables);
+  frame_ = &root;
+  run(program_.nodes);
+  return {out.take(), date_};
+}
+
+void TemplateRunner::begin(Frame& frame, const std::vector<TemplateVariable>& variables) {
+  budget_.step(64 * variables.size());
+  for (const TemplateVariable& variable : variables) {
+    Value value;
+    if (variable.begins == Begins::given) {
+      if (const auto it = given_.find(variable.name); it != given_.end()) value = it->second;
+    } else if (variable.begins == Begins::outer && frame.outer()) {
+      if (const Value* outer = frame.outer()->find(variable.name)) value = *outer;
+    }
+    if (variable.begins != Begins::parameter) frame.set(variable.name, std::move(value));
+  }
+}
+
+TemplateRunner::Flow TemplateRunner::run(const std::vector<Node>& nodes) {
+  for (const Node& node : nodes) {
+    try {
+      if (const Flow flow = run(node); flow != Flow::on) return flow;
+    } catch (TemplateProblem& problem) {
+      if (!problem.reason.starts_with("it ")) problem.reason = "it has " + node.spelled + ": " + problem.reason;
+      throw;
+    }
+  }
+  return Flow::on;
+}
+
+TemplateRunner::Flow TemplateRunner::run(const Node& node) {
+  const Level level(level_);
+  budget_.step();
+  switch (node.kind) {
+    case Node::Kind::print:
+      print(node.value);
+      return Flow::on;
+    case Node::Kind::set:
+      set(node);
+      return Flow::on;
+    case Node::Kind::set_block:
+      assign(node.targets, node.takes_apart, filtered_block(node));
+      return Flow::on;
+    case Node::Kind::choose:
+      return choose(node);
+    case Node::Kind::loop: {
+      Value::Items items = template_items(value_of(node.value), budget_);
+      loop(node, std::move(items), 0);
+      return Flow::on;
+    }
+    case Node::Kind::macro: {
+      Value value = Value::function(Kind::macro, node.name);
+      value.macro = std::make_shared<const Value::Macro>(Value::Macro{{&node, frame_, frame_->number()}});
+      frame_->set(node.name, std::move(value));
+      return Flow::on;
+    }
+    case Node::Kind::call: {
+      Value caller = Value::function(Kind::macro, "caller");
+      caller.macro = std::make_shared<const Value::Macro>(Value::Macro{{&node, frame_, frame_->number()}});
+      template_write(call(node.condition, &caller), *out_);
+      return Flow::on;
+    }
+    case Node::Kind::filter:
+      template_write(filtered_block(node), *out_);
+      return Flow::on;
+    case Node::Kind::scope:
+      scope(node);
+      return Flow::on;
+    case Node::Kind::next:
+      return Flow::next;
+    case Node::Kind::stop:
+      return Flow::stop;
+  }
+  return Flow::on;
+}
+
+void TemplateRunner::print(const Expression& e) { template_write(value_of(e), *out_); }
+
+void TemplateRunner::set(const Node& node) {
+  Value value = value_of(node.value);
+  if (node.targets[0] == "date_string" && value.is_text()) date_ = value.str();
+  assign(node.targets, node.takes_apart, std::move(value));
+}
+
+void TemplateRunner::assign(const std::vector<std::string>& targets, bool takes_apart, Value value) {
+  if (!takes_apart) return assign(targets[0], std::move(value));
+  Value::Items items = template_items(value, budget_);
+  if (items.size() != targets.size()) throw TemplateProblem{"a value with another number of parts"};
+  for (std::size_t i = 0; i < items.size(); ++i) assign(targets[i], std::move(items[i]));
+}
+
+void TemplateRunner::assign(const std::string& target, Value value) {
+  const std::size_t dot = target.find('.');
+  if (dot == target.npos) return frame_->set(target, std::move(value));
+  const Value* space = frame_->find(std::string_view(target).substr(0, dot));
+  if (!space || !space->is(Kind::space)) throw TemplateProblem{"a field of something that is not a namespace"};
+  budget_.make(2 * sizeof(Value));
+  (*space->fields)[target.substr(dot + 1)] = std::move(value);
+}
+
+TemplateRunner::Flow TemplateRunner::choose(const Node& node) {
+  for (const Node::Branch& branch : node.branches) {
+    if (template_truth(value_of(branch.condition))) return run(branch.body);
+  }
+  return Flow::on;
+}
+
+/// With what the body needs to know in a frame of its own; `frame_` is the one around the loop.
+TemplateRunner::Flow TemplateRunner::turn(const Node& node, const std::shared_ptr<Value::Loop>& state,
+                                          const Value& item) {
+  Frame frame(frame_, live_);
+  const Node::Branch& body = node.branches[0];
+  begin(frame, body.variables);
+  frame_ = &frame;
+  assign(node.targets, node.takes_apart, item);
+  if (state) {
+    Value variable = Value::function(Kind::loop, "loop");
+    variable.loop = state;
+    frame.set("loop", std::move(variable));
+  }
+  const Flow flow = run(body.body);
+  frame_ = frame.outer();
+  return flow;
+}
+
+bool TemplateRunner::passes(const Node& node, const Value& item) {
+  Frame frame(frame_, live_);
+  begin(frame, node.condition_variables);
+  frame_ = &frame;
+  assign(node.targets, node.takes_apart, item);
+  const bool passes = template_truth(value_of(node.condition));
+  frame_ = frame.outer();
+  return passes;
+}
+
+void TemplateRunner::loop(const Node& node, Value::Items items, long depth) {
+  const std::vector<TemplateVariable>& variables = node.branches[0].variables;
+  std::shared_ptr<Value::Loop> state;
+  if (std::any_of(variables.begin(), variables.end(), [](const auto& v) { return v.name == "loop"; })) {
+    state = std::make_shared<Value::Loop>();
+    if (node.has_condition) std::erase_if(items, [&](const Value& item) { return !passes(node, item); });
+    *state = {{&node, frame_, frame_->number()}, items, 0, depth, {}};
+  }
+  bool ran_through = false;  // Jinja takes the else if no turn reached its end
+  for (const Value& item : items) {
+    budget_.step();
+    if (node.has_condition && !state && !passes(node, item)) continue;
+    const Flow flow = turn(node, state, item);
+    ran_through = ran_through || flow == Flow::on;
+    if (flow == Flow::stop) break;
+    if (state) ++state->index;
+  }
+  if (ran_through || node.branches.size() < 2) return;
+  Frame frame(frame_, live_);
+  begin(frame, node.branches[1].variables);
+  frame_ = &frame;
+  run(node.branches[1].body);
+  frame_ = frame.outer();
+}
+
+void TemplateRunner::scope(const Node& node) {
+  Frame frame(frame_, live_);
+  begin(frame, node.branches[0].variables);
+  const std::size_t n_values = node.kind == Node::Kind::scope ? node.targets.size() : 0;
+  for (std::size_t i = 0; i < n_values; ++i) frame.set(node.targets[i], value_of(node.value.args[i]));
+  frame_ = &frame;
+  run(node.branches[0].body);
+  frame_ = frame.outer();
+}
+
+/// What `body` prints.
+template <class Body>
+Value TemplateRunner::text_of(Body body) {
+  TemplateWriter inner(budget_);
+  TemplateWriter* const outer = std::exchange(out_, &inner);
+  body();
+  out_ = outer;
+  return inner.value();
+}
+
+Value TemplateRunner::filtered_block(const Node& node) {
+  const Value text = text_of([&] { scope(node); });
+  return through_filters(node.value, text);
+}
+
+Value TemplateRunner::through_filters(const Expression& e, const Value& text) {
+  if (e.op != Expression::Op::filter) return text;
+  return template_filter(through_filters(e.args[0], text), e.text, arguments_of(e), budget_);
+}
+
+void TemplateRunner::check(const TemplatePlace& place) const {
+  if (!live_.contains(place.frame_number)) throw TemplateProblem{"a macro or loop that is called outside its block"};
+}
+
+Value TemplateRunner::call_macro(const Value::Macro& macro, TemplateArguments arguments) {
+  check(macro.place);
+  const Node& node = *macro.place.node;
+  Frame frame(macro.place.frame, live_);
+  begin(frame, node.branches[0].variables);
+  Frame* const outer = std::exchange(frame_, &frame);
+  bind(node, frame, std::move(arguments));
+  Value text = text_of([&] { run(node.branches[0].body); });
+  frame_ = outer;
+  return text;
+}
+
+Value TemplateRunner::call_loop(const Value& value, const TemplateArguments& arguments) {
+  const Value::Loop& state = *value.loop;
+  check(state.place);
+  if (!state.place.node->is_recursive) throw TemplateProblem{"a call of a loop that is not recursive"};
+  arguments.expect(1, 1);
+  Frame* const outer = std::exchange(frame_, state.place.frame);
+  const long depth = state.depth + 1;
+  Value text = text_of([&] { loop(*state.place.node, template_items(arguments.values[0], budget_), depth); });
+  frame_ = outer;
+  return text;
+}
+
+TemplateOutput run_template(const TemplateProgram& program, const TemplateInput& input) {
+  return TemplateRunner(program, input).run();
 }
 
 }  // namespace kvscope

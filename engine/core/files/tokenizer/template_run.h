@@ -1,29 +1,24 @@
 #pragma once
-// Runs a chat template on a conversation, strictly: what it does with values of other kinds than families' templates do
-// is refused, never guessed.
+// Runs a chat template on a conversation as transformers does. What it does not know is refused, never guessed.
 
-#include <optional>
-#include <span>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "engine/core/files/tokenizer/template_text.h"
 #include "engine/core/files/tokenizer/template_tree.h"
-#include "engine/core/record/chat_message.h"
 
 namespace kvscope {
 
-/// What a template is given, as transformers' apply_chat_template gives it; never tools or documents.
+/// What a template is given, as transformers' apply_chat_template gives it.
 struct TemplateInput {
-  std::span<const ChatMessage> messages;
-  const std::optional<std::string>& bos;  // nothing: bos_token is not defined
-  ChatOptions options;  // a thinking of nothing leaves enable_thinking undefined; an empty date date_string
+  nlohmann::ordered_json
+      values;  // messages, tools, add_generation_prompt, bos_token ...; what is not there is undefined
+  std::string date = "26 Jul 2024";  // of the clock, which is at midnight: runs repeat
 };
 
 struct TemplateOutput {
-  TemplateText text;
-  std::string date;  // what the template itself set date_string to; empty if it did not
+  TemplateText text;  // what came from the messages is said
+  std::string date;   // what the template set date_string to, or read from the clock; empty if it did neither
 };
 
 /// The template's own raise_exception: it is a program that refuses this conversation.
@@ -31,10 +26,11 @@ struct TemplateRaised {
   std::string message;
 };
 
-/// Throws TemplateProblem for assignments whose scope Jinja decides in surprising ways.
-void check_template_scopes(const std::vector<TemplateNode>& program);
+/// Throws TemplateProblem for what it does not know, what Jinja fails at, or a run that takes too long or too much
+/// memory; TemplateRaised.
+TemplateOutput run_template(const TemplateProgram& program, const TemplateInput& input);
 
-/// Throws TemplateProblem for what it does not know or what Jinja fails at, TemplateRaised.
-TemplateOutput run_template(const std::vector<TemplateNode>& program, const TemplateInput& input);
+/// `date` ("26 Jul 2024" or "2024-07-26") in the form of strftime. Throws TemplateProblem.
+std::string format_template_date(const std::string& date, const std::string& form);
 
 }  // namespace kvscope

@@ -1,5 +1,7 @@
 #include "engine/core/files/tokenizer/template_text.h"
 
+#include <algorithm>
+
 #include "engine/core/support/utf8.h"
 
 namespace kvscope {
@@ -11,46 +13,67 @@ bool is_python_space(char32_t c) {
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-bool is_stripped(const Utf8Char& c, std::string_view characters) {
-  if (!c.valid) return false;
-  if (characters.empty()) return is_python_space(c.code_point);
-  return c.code_point < 0x80 && characters.find(static_cast<char>(c.code_point)) != characters.npos;
+/// Where the last character of text[begin, end) begins.
+std::size_t last_char(std::string_view text, std::size_t begin, std::size_t end) {
+  std::size_t at = end - 1;
+  while (at > begin && end - at < 4 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return at + decode_utf8(text, at).length == end ? at : end - 1;
 }
+
+/// What stays of `text`: first byte, and the one past the last.
+template <class IsStripped>
+std::pair<std::size_t, std::size_t> stripped(std::string_view text, bool left, bool right, IsStripped is_stripped) {
+  std::size_t begin = 0, end = text.size();
+  while (left && begin < end) {
+    const std::size_t length = decode_utf8(text, begin).length;
+    if (!is_stripped(text.substr(begin, length))) break;
+    begin += length;
+  }
+  while (right && begin < end) {
+    const std::size_t at = last_char(text, begin, end);
+    if (!is_stripped(text.substr(at, end - at))) break;
+    end = at;
+  }
+  return {begin, end};
+}
+
+bool is_space(std::string_view character) { return python_space(character, 0) > 0; }
 
 }  // namespace
 
-TemplateText TemplateText::part(std::size_t begin, std::size_t size) const {
-  TemplateText out;
-  out.text = text.substr(begin, size);
-  out.origins = origins.substr(begin, size);
-  return out;
+std::size_t python_space(std::string_view text, std::size_t at) {
+  const Utf8Char c = decode_utf8(text, at);
+  return c.valid && is_python_space(c.code_point) ? c.length : 0;
 }
 
-TemplateText TemplateText::strip(bool left, bool right, std::string_view characters) const {
-  std::size_t begin = 0, end = text.size();
-  while (left && begin < end) {
-    const Utf8Char c = decode_utf8(text, begin);
-    if (!is_stripped(c, characters)) break;
-    begin += c.length;
+std::size_t python_line_end(std::string_view text, std::size_t at) {
+  if (text.substr(at).starts_with("\r\n")) return 2;
+  const Utf8Char c = decode_utf8(text, at);
+  const char32_t p = c.code_point;
+  const bool ends = (p >= 0x0A && p <= 0x0D) || (p >= 0x1C && p <= 0x1E) || p == 0x85 || p == 0x2028 || p == 0x2029;
+  return c.valid && ends ? c.length : 0;
+}
+
+std::string_view strip_python(std::string_view text, bool left, bool right) {
+  const auto [begin, end] = stripped(text, left, right, is_space);
+  return text.substr(begin, end - begin);
+}
+
+TemplateText TemplateText::strip(bool left, bool right, const std::string* characters) const {
+  std::vector<std::string_view> set;
+  for (std::size_t at = 0; characters && at < characters->size(); at += set.back().size()) {
+    set.push_back(std::string_view(*characters).substr(at, decode_utf8(*characters, at).length));
   }
-  while (right && begin < end) {
-    std::size_t at = end - 1;
-    while (at > begin && end - at < 4 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-    const Utf8Char c = decode_utf8(text, at);
-    if (!is_stripped(c, characters) || at + c.length != end) break;
-    end = at;
-  }
+  const auto is_in_set = [&](std::string_view c) { return std::find(set.begin(), set.end(), c) != set.end(); };
+  const auto [begin, end] = characters ? stripped(text, left, right, is_in_set) : stripped(text, left, right, is_space);
   return part(begin, end - begin);
 }
 
-std::vector<TemplateText> TemplateText::split(std::string_view separator) const {
-  std::vector<TemplateText> parts;
-  std::size_t begin = 0;
-  for (std::size_t at; (at = text.find(separator, begin)) != text.npos; begin = at + separator.size()) {
-    parts.push_back(part(begin, at - begin));
-  }
-  parts.push_back(part(begin, text.size() - begin));
-  return parts;
+std::vector<std::size_t> TemplateText::characters() const {
+  std::vector<std::size_t> starts;
+  for (std::size_t at = 0; at < text.size(); at += decode_utf8(text, at).length) starts.push_back(at);
+  starts.push_back(text.size());
+  return starts;
 }
 
 }  // namespace kvscope

@@ -168,13 +168,27 @@ std::vector<std::int32_t> Tokenizer::encode_typed(std::string_view utf8, bool at
   return encode(utf8, ReadTokens::not_markup, at_start);
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8, ReadTokens read, bool at_start) const {
+std::vector<std::int32_t> Tokenizer::encode_chat(std::string_view utf8, const std::vector<bool>& is_written) const {
+  return encode(utf8, ReadTokens::not_markup, true, &is_written);
+}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8, ReadTokens read, bool at_start,
+                                            const std::vector<bool>* is_written) const {
+  /// Whether a template wrote all of text[start, stop), if the text begins at utf8[offset].
+  const auto written = [&](std::size_t offset) -> AddedTokenFinder::MayRead {
+    if (!is_written) return {};
+    const auto first = is_written->begin() + static_cast<std::ptrdiff_t>(offset);
+    return [first](const AddedToken& token, std::size_t start, std::size_t stop) {
+      const auto at = [&](std::size_t i) { return first + static_cast<std::ptrdiff_t>(i); };
+      return !token.is_markup() || std::find(at(start), at(stop), false) == at(stop);
+    };
+  };
   std::vector<std::int32_t> ids;
   ids.reserve(utf8.size() / 3 + 8);
   std::deque<std::string> made;
   WordEncoder words(impl_->bpe, utf8.size(), ids);
   std::vector<AddedTokenFinder::Part> parts, inner;
-  impl_->raw_finder.split(utf8, read, parts);
+  impl_->raw_finder.split(utf8, read, parts, written(0));
   for (const AddedTokenFinder::Part& part : parts) {
     if (part.id >= 0) {
       ids.push_back(part.id);
@@ -183,7 +197,9 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8, ReadTokens re
     std::optional<std::string> other = impl_->normalized(part.text);
     const std::string_view text = other ? std::string_view(made.emplace_back(std::move(*other))) : part.text;
     inner.clear();
-    impl_->normalized_finder.split(text, read, inner);
+    // Where the normaliser changed the text, nothing tells who wrote what: its tokens stay text then.
+    impl_->normalized_finder.split(text, read, inner,
+                                   other ? nullptr : written(static_cast<std::size_t>(part.text.data() - utf8.data())));
     for (const AddedTokenFinder::Part& piece : inner) {
       if (piece.id >= 0) {
         ids.push_back(piece.id);

@@ -32,6 +32,8 @@ class Tokenizer {
   /// write too (<think>, <tool_call>).
   /// `at_start`: no token goes before it (where some families put a blank before the text's first word).
   std::vector<std::int32_t> encode_typed(std::string_view utf8, bool at_start = true) const;
+  /// Ids of a chat: where a template wrote it (`is_written`, of each byte), a token is read; the rest is as typed.
+  std::vector<std::int32_t> encode_chat(std::string_view utf8, const std::vector<bool>& is_written) const;
   /// encode() with the post-processor's ids around it (<|begin_of_text|> of Llama 3).
   std::vector<std::int32_t> encode_with_special(std::string_view utf8) const;
   /// Bytes of one token in the midst of a text: may be part of a character. Special tokens give their text. Empty for an
@@ -55,7 +57,8 @@ class Tokenizer {
 
  private:
   struct Impl;
-  std::vector<std::int32_t> encode(std::string_view utf8, ReadTokens read, bool at_start) const;
+  std::vector<std::int32_t> encode(std::string_view utf8, ReadTokens read, bool at_start,
+                                   const std::vector<bool>* is_written = nullptr) const;
   explicit Tokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
