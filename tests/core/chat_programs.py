@@ -779,7 +779,8 @@ TREE = r"""{%- for message in messages recursive %}{{ loop.depth }}.{{ loop.inde
 {%- for role, group in {'user': 'U', 'assistant': 'A', 'system': 'S'}|dictsort %} {{ role ~ '=' ~ messages|selectattr('role', 'eq', role)|map(attribute='content')|map('trim')|join('|') ~ group }}{% endfor %}
 {{ messages|map(attribute='role')|unique|list }} {{ messages|map(attribute='content')|map('length')|sort(reverse=true)|list }} {{ messages|map(attribute='content')|map('length')|sum }} {{ [3, 1.5, 2]|max ~ [3, 1.5, 2]|min }}
 {{ messages|rejectattr('role', 'in', ['system', 'tool'])|list|length }} {{ (messages|last).role }} {{ 7 // 2 ~ 7 % 3 ~ -7 // 2 ~ 2 ** 5 ~ 7 / 2 }} {{ 'é\x41\u00df' 'x'|upper }}
-{{ {'a': [1, none, true], "b'": ('x', 1.0, 1e20)} }} {{ '%05d|%-6s|%6.2f' % (42, 'ab', 3.14159) }} {{ 1 < 2 < 3 }} {{ [1, 2] + [3] }} {{ 'abc'[::-1] }} {{ 'a,b,,c'.split(',', 2) }} {{ 'a b'.title() }} {{ "it's"|title }}"""
+{{ {'a': [1, none, true], "b'": ('x', 1.0, 1e20)} }} {{ '%05d|%-6s|%6.2f' % (42, 'ab', 3.14159) }} {{ 1 < 2 < 3 }} {{ [1, 2] + [3] }} {{ 'abc'[::-1] }} {{ 'a,b,,c'.split(',', 2) }} {{ 'a b'.title() }} {{ "it's"|title }} {{ '\u00e9\u00df \u03c9\u00aax'.title() ~ '\u00df(\u0444'|title }}
+{% if false %}{{ messages|from_json }}{{ messages is nosuch }}{% endif %}{{ none|selectattr('a')|list }} {{ false|map('upper')|list }}"""
 
 NAMES = {
     "ChatML": (CHATML + ASK, {}), "ChatML, no prompt": (CHATML + ASK, {"add_generation_prompt": False}), "Yi": (YI, {}), "Bielik": (BIELIK, S),

@@ -235,13 +235,8 @@ class Reader {
     if (const std::size_t i = kNames.find(c); i != kNone) {
       out += kCharacters[i];
     } else if (c == 'x' || c == 'u' || c == 'U') {
-      append_code(out, c == 'x' ? 2 : c == 'u' ? 4 : 8, 16);
-    } else if (c >= '0' && c <= '7') {
-      --at_;
-      std::size_t n = 1;
-      while (n < 3 && at_ + n < text_.size() && text_[at_ + n] >= '0' && text_[at_ + n] <= '7') ++n;
-      append_code(out, n, 8);
-    } else if (c == 'N') {
+      append_code(out, c == 'x' ? 2 : c == 'u' ? 4 : 8);
+    } else if (c == 'N' || is_digit(c)) {
       template_fail("it cannot be read: an escape in a string");
     } else if (c != '\n') {
       out += '\\';
@@ -249,16 +244,15 @@ class Reader {
     }
   }
 
-  void append_code(std::string& out, std::size_t n_digits, int base) {
+  void append_code(std::string& out, std::size_t n_digits) {
     char32_t code = 0;
     for (std::size_t i = 0; i < n_digits; ++i, ++at_) {
       const char c = at_ < text_.size() ? text_[at_] : '\0';
-      const int digit = is_digit(c) ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : 99;
-      if (digit >= base || code > 0x10FFFF) template_fail("it cannot be read: an escape in a string");
-      code = code * static_cast<char32_t>(base) + static_cast<char32_t>(digit);
+      const int digit = is_digit(c) ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : 16;
+      code = digit < 16 && code < 0x110000 ? code * 16 + static_cast<char32_t>(digit) : 0x110000;
     }
-    if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
-      template_fail("it cannot be read: an escape in a string");
+    const bool is_half = code >= 0xD800 && code <= 0xDFFF;
+    if (code > 0x10FFFF || is_half) template_fail("it cannot be read: an escape in a string");
     append_utf8(out, code);
   }
 

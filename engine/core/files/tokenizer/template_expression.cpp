@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "engine/core/files/tokenizer/template_filters.h"
-
 namespace kvscope {
 namespace {
 
@@ -270,7 +268,6 @@ Expression TemplateExpressionReader::filters(Expression e) {
 /// After the bar.
 Expression TemplateExpressionReader::filter(Expression e) {
   e = of(Op::filter, name(), {std::move(e)});
-  if (!is_template_filter(e.text)) throw TemplateProblem{"it uses the filter " + e.text};
   if (takes("(")) call_arguments(e);
   return e;
 }
@@ -278,7 +275,6 @@ Expression TemplateExpressionReader::filter(Expression e) {
 Expression TemplateExpressionReader::test(Expression e) {
   const bool negated = takes("not");
   const std::string which = is_next("in") ? (++at_, "in") : name();
-  if (!is_template_test(which)) throw TemplateProblem{"it uses the test " + which};
   e = of(Op::test, which, {std::move(e)});
   const bool more =
       !at_end() && (tag_.tokens[at_].kind != TokenKind::sign || is_next("(") || is_next("[") || is_next("{"));

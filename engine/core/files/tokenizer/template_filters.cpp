@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <optional>
 
 namespace kvscope {
@@ -49,14 +48,18 @@ Arguments rest_of(const Arguments& arguments, std::size_t n) {
   return rest;
 }
 
+/// Jinja takes none, false and 0 for an empty list here.
+Value::Items items_if_any(const Value& value, Budget& budget) {
+  return template_truth(value) ? template_items(value, budget) : Value::Items();
+}
+
 Value map(const Value& value, const std::string&, const Arguments& arguments, Budget& budget) {
   Value::Items out;
   const Value* attribute = arguments.n_plain() == 0 ? arguments.get(1, "attribute") : nullptr;
   const Value* otherwise = arguments.get(9, "default");
   const std::string filter = attribute ? "" : text_argument(arguments, 0, "", "");
-  if (!attribute && !is_template_filter(filter)) template_fail("the filter " + filter);
   if (attribute) arguments.expect(1, 2, {"attribute", "default"});
-  for (const Value& item : template_items(value, budget)) {
+  for (const Value& item : items_if_any(value, budget)) {
     Value made = attribute ? key_of(item, attribute, true, budget)
                            : template_filter(item, filter, rest_of(arguments, 1), budget);
     if (attribute && otherwise && made.is(Kind::undefined)) made = *otherwise;
@@ -71,9 +74,8 @@ Value select(const Value& value, const std::string& name, const Arguments& argum
   const std::size_t n = by_field ? 1 : 0;
   if (by_field && arguments.n_plain() == 0) template_fail("a wrong number of arguments");
   const std::string test = text_argument(arguments, n, "", "");
-  if (!test.empty() && !is_template_test(test)) template_fail("the test " + test);
   Value::Items out;
-  for (const Value& item : template_items(value, budget)) {
+  for (const Value& item : items_if_any(value, budget)) {
     const Value tested = by_field ? key_of(item, &arguments.values[0], true, budget) : item;
     const bool passes =
         test.empty() ? template_truth(tested) : template_test(tested, test, rest_of(arguments, n + 1), budget);
@@ -82,40 +84,30 @@ Value select(const Value& value, const std::string& name, const Arguments& argum
   return Value::of(Kind::generator, std::move(out), budget);
 }
 
-void sort_items(std::vector<std::pair<Value, Value>>& keyed, bool reverse, Budget& budget) {
+Value sorted_by(const Value::Items& items, const Value* attribute, bool with_case, bool reverse, Budget& budget) {
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const Value& item : items) keyed.emplace_back(key_of(item, attribute, with_case, budget), item);
   const auto less = [&](const auto& a, const auto& b) { return template_compare(a.first, "<", b.first, budget); };
   if (reverse) std::reverse(keyed.begin(), keyed.end());
   std::stable_sort(keyed.begin(), keyed.end(), less);
   if (reverse) std::reverse(keyed.begin(), keyed.end());
+  Value::Items out;
+  for (auto& [key, item] : keyed) out.push_back(std::move(item));
+  return Value::of(Kind::list, std::move(out), budget);
 }
 
 Value sorted(const Value& value, const std::string&, const Arguments& arguments, Budget& budget) {
   arguments.expect(0, 3, {"reverse", "case_sensitive", "attribute"});
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& item : template_items(value, budget)) {
-    keyed.emplace_back(key_of(item, arguments.get(2, "attribute"), arguments.flag(1, "case_sensitive", false), budget),
-                       item);
-  }
-  sort_items(keyed, arguments.flag(0, "reverse", false), budget);
-  Value::Items out;
-  for (auto& [key, item] : keyed) out.push_back(std::move(item));
-  return Value::of(Kind::list, std::move(out), budget);
+  return sorted_by(template_items(value, budget), arguments.get(2, "attribute"),
+                   arguments.flag(1, "case_sensitive", false), arguments.flag(0, "reverse", false), budget);
 }
 
 Value dict_sorted(const Value& value, const std::string&, const Arguments& arguments, Budget& budget) {
   arguments.expect(0, 3, {"case_sensitive", "by", "reverse"});
   if (!value.is(Kind::dict)) template_fail("|dictsort of something that is no dict");
-  const bool by_value = text_argument(arguments, 1, "by", "key") == "value";
-  std::vector<std::pair<Value, Value>> keyed;
-  for (std::size_t i = 0; i < value.items->size(); i += 2) {
-    const Value &key = (*value.items)[i], &item = (*value.items)[i + 1];
-    keyed.emplace_back(key_of(by_value ? item : key, nullptr, arguments.flag(0, "case_sensitive", false), budget),
-                       Value::of(Kind::tuple, {key, item}, budget));
-  }
-  sort_items(keyed, arguments.flag(2, "reverse", false), budget);
-  Value::Items out;
-  for (auto& [key, item] : keyed) out.push_back(std::move(item));
-  return Value::of(Kind::list, std::move(out), budget);
+  const Value part = Value::of(text_argument(arguments, 1, "by", "key") == "value" ? 1L : 0L);
+  return sorted_by(template_items(template_method(value, "items", {}, budget), budget), &part,
+                   arguments.flag(0, "case_sensitive", false), arguments.flag(2, "reverse", false), budget);
 }
 
 Value unique(const Value& value, const std::string&, const Arguments& arguments, Budget& budget) {
@@ -243,51 +235,6 @@ Value number_of(const Value& value, const std::string& name, const Arguments& ar
   return name == "int" ? Value::of(static_cast<long>(*number)) : Value::of(*number);
 }
 
-Value rounded(const Value& value, const std::string& name, const Arguments& arguments, Budget&) {
-  if (!value.is_number()) template_fail("|" + name + " of something that is no number");
-  if (name == "abs") {
-    return value.is(Kind::real) ? Value::of(std::fabs(value.fraction)) : Value::of(std::labs(value.number));
-  }
-  arguments.expect(0, 2, {"precision", "method"});
-  const long digits = arguments.integer(0, "precision", 0);
-  const std::string method = text_argument(arguments, 1, "method", "common");
-  if (digits < 0 || digits > 15) template_fail("|round to so many digits");
-  if (method == "common") {
-    if (!value.is(Kind::real)) return value;
-    char text[512];  // rounds the exact binary value, half to even, as Python does
-    std::snprintf(text, sizeof text, "%.*f", static_cast<int>(digits), value.fraction);
-    return Value::of(std::strtod(text, nullptr));
-  }
-  const double scale = std::pow(10.0, static_cast<double>(digits)), scaled = value.real() * scale;
-  return Value::of((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
-}
-
-Value to_json(const Value& value, const std::string&, const Arguments& arguments, Budget& budget) {
-  arguments.expect(0, 4, {"ensure_ascii", "indent", "separators", "sort_keys"});
-  TemplateJsonStyle style;
-  style.sort_keys = arguments.flag(3, "sort_keys", false);
-  style.ascii = arguments.flag(0, "ensure_ascii", false);
-  if (const Value* indent = arguments.get(1, "indent"); indent && !indent->is(Kind::none)) {
-    style.is_indented = true;
-    style.between = ",";
-    if (indent->is_text()) {
-      style.indent = indent->str();
-    } else {
-      const long width = arguments.integer(1, "indent", 0);
-      budget.make(static_cast<std::size_t>(std::max(width, 0L)));
-      style.indent.assign(static_cast<std::size_t>(std::max(width, 0L)), ' ');
-    }
-  }
-  if (const Value* signs = arguments.get(2, "separators"); signs && !signs->is(Kind::none)) {
-    const bool fits = signs->is_list() && signs->items->size() == 2 && (*signs->items)[0].is_text();
-    if (!fits || !(*signs->items)[1].is_text()) template_fail("|tojson with these separators");
-    style.between = (*signs->items)[0].str(), style.after_key = (*signs->items)[1].str();
-  }
-  TemplateWriter out(budget);
-  template_write_json(value, style, out);
-  return out.value();
-}
-
 /// Filters of str(value).
 Value of_text(const Value& value, const std::string& name, const Arguments& arguments, Budget& budget) {
   const Value text = template_text(value, budget);
@@ -306,25 +253,11 @@ Value of_text(const Value& value, const std::string& name, const Arguments& argu
     return template_replaced(*text.text, *template_text(*old, budget).text, *template_text(*by, budget).text,
                              arguments.integer(2, "count", -1), budget);
   }
-  if (name == "center") {
-    Arguments width = arguments;
-    if (width.values.empty()) width.values.push_back(Value::of(80L));
-    width.names.clear();
-    return template_method(text, name, width, budget);
-  }
-  if (name == "format") {
-    if (!arguments.names.empty()) template_fail("|format with names");
-    return template_percent(*text.text, Value::of(Kind::tuple, arguments.values, budget), budget);
-  }
   arguments.expect(0, 0);
   return Value::of(template_cased(*text.text, name, true), budget);
 }
 
 Value other(const Value& value, const std::string& name, const Arguments& arguments, Budget& budget) {
-  if (name == "attr") {
-    arguments.expect(1, 1, {"name"});
-    return template_attribute(value, text_argument(arguments, 0, "name", ""), budget);
-  }
   arguments.expect(0, 0);
   if (name == "list") return Value::of(Kind::list, template_items(value, budget), budget);
   return Value::of(static_cast<long>(template_length(value)));  // length, count
@@ -332,55 +265,35 @@ Value other(const Value& value, const std::string& name, const Arguments& argume
 
 using Filter = Value (*)(const Value&, const std::string&, const Arguments&, Budget&);
 
-const std::map<std::string, Filter, std::less<>>& filters() {
-  static const std::map<std::string, Filter, std::less<>> all{{"abs", rounded},
-                                                              {"attr", other},
-                                                              {"capitalize", of_text},
-                                                              {"center", of_text},
-                                                              {"count", other},
-                                                              {"d", default_of},
-                                                              {"default", default_of},
-                                                              {"dictsort", dict_sorted},
-                                                              {"first", first_or_last},
-                                                              {"float", number_of},
-                                                              {"format", of_text},
-                                                              {"indent", indented},
-                                                              {"int", number_of},
-                                                              {"items", items_of},
-                                                              {"join", joined},
-                                                              {"last", first_or_last},
-                                                              {"length", other},
-                                                              {"list", other},
-                                                              {"lower", of_text},
-                                                              {"map", map},
-                                                              {"max", extreme},
-                                                              {"min", extreme},
-                                                              {"reject", select},
-                                                              {"rejectattr", select},
-                                                              {"replace", of_text},
-                                                              {"reverse", reversed},
-                                                              {"round", rounded},
-                                                              {"safe", of_text},
-                                                              {"select", select},
-                                                              {"selectattr", select},
-                                                              {"sort", sorted},
-                                                              {"string", of_text},
-                                                              {"sum", sum},
-                                                              {"title", of_text},
-                                                              {"tojson", to_json},
-                                                              {"trim", of_text},
-                                                              {"unique", unique},
-                                                              {"upper", of_text}};
-  return all;
-}
+constexpr struct {
+  std::string_view names;  // each between blanks
+  Filter filter;
+} kFilters[] = {{" capitalize lower replace safe string title trim upper ", of_text},
+                {" count length list ", other},
+                {" d default ", default_of},
+                {" dictsort ", dict_sorted},
+                {" first last ", first_or_last},
+                {" float int ", number_of},
+                {" indent ", indented},
+                {" items ", items_of},
+                {" join ", joined},
+                {" map ", map},
+                {" max min ", extreme},
+                {" reject rejectattr select selectattr ", select},
+                {" reverse ", reversed},
+                {" sort ", sorted},
+                {" sum ", sum},
+                {" tojson ", template_to_json},
+                {" unique ", unique}};
 
 }  // namespace
 
-bool is_template_filter(std::string_view name) { return filters().contains(name); }
-
 Value template_filter(const Value& value, const std::string& name, const Arguments& arguments, Budget& budget) {
   budget.step();
-  return filters().find(name)->second(value, name, arguments, budget);
+  for (const auto& [names, filter] : kFilters) {
+    if (names.find(" " + name + " ") != names.npos) return filter(value, name, arguments, budget);
+  }
+  template_fail("it uses the filter " + name);
 }
 
 }  // namespace kvscope

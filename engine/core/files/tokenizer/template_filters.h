@@ -1,12 +1,9 @@
 #pragma once
-// The filters and tests of Jinja, with transformers' tojson.
+// The filters and tests of Jinja that chat templates use, with transformers' tojson.
 
 #include "engine/core/files/tokenizer/template_value.h"
 
 namespace kvscope {
-
-bool is_template_filter(std::string_view name);
-bool is_template_test(std::string_view name);
 
 /// value|name(arguments). Throws TemplateProblem where Jinja fails, or for what is not known.
 TemplateValue template_filter(const TemplateValue& value, const std::string& name, const TemplateArguments& arguments,
@@ -14,6 +11,10 @@ TemplateValue template_filter(const TemplateValue& value, const std::string& nam
 /// value is name(arguments)
 bool template_test(const TemplateValue& value, const std::string& name, const TemplateArguments& arguments,
                    TemplateBudget& budget);
+
+/// |tojson, as json.dumps() writes it.
+TemplateValue template_to_json(const TemplateValue& value, const std::string&, const TemplateArguments& arguments,
+                               TemplateBudget& budget);
 
 // Of filters and methods alike.
 
@@ -23,7 +24,5 @@ TemplateValue template_replaced(const TemplateText& text, const TemplateText& ol
 /// `only_text`: others raise, as in str.join().
 TemplateValue template_joined(const TemplateValue::Items& items, const TemplateText& between, bool only_text,
                               TemplateBudget& budget);
-/// upper, lower, capitalize, title; the filter title takes other characters for the ends of words than the method.
-TemplateText template_cased(const TemplateText& text, std::string_view how, bool is_filter);
 
 }  // namespace kvscope

@@ -14,12 +14,9 @@ using Kind = TemplateValue::Kind;
 using Arguments = TemplateArguments;
 
 constexpr std::string_view kTextMethods[] = {
-    "strip",     "lstrip",       "rstrip",      "split",    "rsplit",    "splitlines", "startswith",   "endswith",
-    "replace",   "upper",        "lower",       "title",    "find",      "rfind",      "index",        "count",
-    "join",      "format",       "isdigit",     "isalpha",  "isspace",   "capitalize", "removeprefix", "removesuffix",
-    "partition", "center",       "ljust",       "rjust",    "zfill",     "rpartition", "casefold",     "encode",
-    "isupper",   "islower",      "isalnum",     "swapcase", "rindex",    "expandtabs", "isdecimal",    "isnumeric",
-    "istitle",   "isidentifier", "isprintable", "isascii",  "maketrans", "translate",  "format_map"};
+    "strip",    "lstrip",  "rstrip", "split",  "rsplit",       "splitlines",   "startswith",
+    "endswith", "replace", "upper",  "lower",  "title",        "find",         "rfind",
+    "index",    "count",   "join",   "format", "removeprefix", "removesuffix", "capitalize"};
 constexpr std::string_view kListMethods[] = {"index",  "count", "copy", "append",  "extend", "insert",
                                              "remove", "pop",   "sort", "reverse", "clear"};
 constexpr std::string_view kDictMethods[] = {"get", "items",   "keys",   "values",     "copy",    "clear",
@@ -94,16 +91,6 @@ Value split_method(const TemplateText& text, bool from_right, const Arguments& a
   return list_of(split(text, separator->str(), most, from_right), Kind::list, budget);
 }
 
-Value partition(const TemplateText& text, bool from_right, const std::string& separator, TemplateBudget& budget) {
-  if (separator.empty()) template_fail(".partition() at an empty text");
-  const std::size_t at = from_right ? text.text.rfind(separator) : text.text.find(separator);
-  if (at == text.text.npos) {
-    return from_right ? list_of({{}, {}, text}, Kind::tuple, budget) : list_of({text, {}, {}}, Kind::tuple, budget);
-  }
-  return list_of({text.part(0, at), text.part(at, separator.size()), text.part(at + separator.size())}, Kind::tuple,
-                 budget);
-}
-
 bool affix(const TemplateText& text, bool at_end, const Arguments& arguments) {
   arguments.expect(1, 1);
   const auto fits = [&](const Value& part) {
@@ -128,22 +115,6 @@ Value position(const TemplateText& text, const std::string& name, const Argument
   if (at == text.text.npos && name == "index") template_fail(".index() of a text that is not in it");
   if (at == text.text.npos) return Value::of(-1L);
   return Value::of(static_cast<long>(text.part(0, at).characters().size()) - 1);
-}
-
-Value padded(const TemplateText& text, const std::string& name, const Arguments& arguments, TemplateBudget& budget) {
-  arguments.expect(1, 2);
-  const std::string fill = arguments.values.size() > 1 ? given_text(arguments, 1) : name == "zfill" ? "0" : " ";
-  if (fill.size() != 1) template_fail("." + name + "() with this character");
-  const auto width = static_cast<std::size_t>(std::max(arguments.integer(0, "", 0), 0L));
-  const std::size_t size = text.characters().size() - 1, missing = width > size ? width - size : 0;
-  if (name == "zfill" && (text.text.starts_with('-') || text.text.starts_with('+')))
-    template_fail(".zfill() of a sign");
-  const std::size_t left = name == "ljust" ? 0 : name == "center" ? missing / 2 + (missing & width & 1) : missing;
-  TemplateWriter out(budget);
-  out.add(left, fill[0]);
-  out.add(text);
-  out.add(missing - left, fill[0]);
-  return out.value();
 }
 
 /// "{} {0} {name}".format(...), without format specifications.
@@ -172,12 +143,6 @@ Value formatted(const TemplateText& text, const Arguments& arguments, TemplateBu
     }
   }
   return out.value();
-}
-
-bool all_of(const std::string& text, bool (*is)(char)) {
-  const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-  if (!ascii) template_fail("a question about characters that are not ASCII");
-  return !text.empty() && std::all_of(text.begin(), text.end(), is);
 }
 
 Value lines_of(const TemplateText& text, bool keep, TemplateBudget& budget) {
@@ -209,9 +174,6 @@ Value call_text(const TemplateText& text, const std::string& name, const Argumen
   if (name == "startswith" || name == "endswith") return Value::of(affix(text, name == "endswith", arguments));
   if (name == "splitlines") return lines_of(text, arguments.flag(0, "keepends", false), budget);
   if (name == "find" || name == "rfind" || name == "index") return position(text, name, arguments);
-  if (name == "center" || name == "ljust" || name == "rjust" || name == "zfill") {
-    return padded(text, name, arguments, budget);
-  }
   if (name == "format") return formatted(text, arguments, budget);
   if (name == "replace") {
     arguments.expect(2, 3, {"count"});
@@ -223,9 +185,6 @@ Value call_text(const TemplateText& text, const std::string& name, const Argumen
     arguments.expect(1, 1);
     return Value::of(without(text, name == "removesuffix", given_text(arguments, 0)), budget);
   }
-  if (name == "partition" || name == "rpartition") {
-    return partition(text, name == "rpartition", given_text(arguments, 0), budget);
-  }
   if (name == "count") {
     arguments.expect(1, 1);
     if (given_text(arguments, 0).empty()) template_fail(".count() of an empty text");
@@ -236,15 +195,7 @@ Value call_text(const TemplateText& text, const std::string& name, const Argumen
     return template_joined(template_items(arguments.values[0], budget), text, true, budget);
   }
   arguments.expect(0, 0);
-  if (name == "upper" || name == "lower" || name == "title" || name == "capitalize") {
-    return Value::of(template_cased(text, name, false), budget);
-  }
-  if (name == "isdigit") return Value::of(all_of(text.text, [](char c) { return c >= '0' && c <= '9'; }));
-  if (name == "isalpha") {
-    return Value::of(all_of(text.text, [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }));
-  }
-  if (name == "isspace") return Value::of(!text.text.empty() && strip_python(text.text, true, true).empty());
-  template_fail("." + name + "()");
+  return Value::of(template_cased(text, name, false), budget);
 }
 
 Value view_of(const Value& dict, const std::string& name, TemplateBudget& budget) {

@@ -1,9 +1,9 @@
-// a + b, a < b, a[b]: Python's, which raises for kinds that do not fit.
+// a + b, a < b, a[b], a is b: Python's, which raises for kinds that do not fit.
 
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/files/tokenizer/template_value.h"
+#include "engine/core/files/tokenizer/template_filters.h"
 
 namespace kvscope {
 namespace {
@@ -91,6 +91,32 @@ long bound(const Value& value, long size, long missing, bool backwards) {
   if (!value.is(Kind::integer) && !value.is(Kind::boolean)) template_fail("a slice whose bound is not a number");
   const long at = value.number < 0 ? value.number + size : value.number;
   return backwards ? std::clamp(at, -1L, size - 1) : std::clamp(at, 0L, size);
+}
+
+bool is_iterable(const Value& value) {
+  return value.is_text() || value.is_list() || value.is(Kind::dict) || value.is(Kind::view) ||
+         value.is(Kind::generator) || value.is(Kind::undefined) || value.is(Kind::loop);
+}
+
+std::string_view sign_of(std::string_view test) {
+  constexpr std::string_view kSigns[][2] = {{"in", "in"}, {"equalto", "=="},   {"eq", "=="}, {"ne", "!="},
+                                            {"lt", "<"},  {"lessthan", "<"},   {"le", "<="}, {"gt", ">"},
+                                            {"ge", ">="}, {"greaterthan", ">"}};
+  for (const auto& [name, sign] : kSigns) {
+    if (name == test) return sign;
+  }
+  return {};
+}
+
+bool with_argument(const Value& value, const std::string& test, const Value& other, TemplateBudget& budget) {
+  if (const std::string_view sign = sign_of(test); !sign.empty()) return template_compare(value, sign, other, budget);
+  if (test == "divisibleby") {
+    const Value rest = template_binary(value, "%", other, budget);
+    return rest.is_number() && rest.real() == 0;
+  }
+  const auto is_single = [](const Value& v) { return v.is(Kind::none) || v.is(Kind::boolean); };
+  if (!is_single(value) && !is_single(other)) template_fail("is sameas of these values");
+  return value.kind == other.kind && value.number == other.number;
 }
 
 }  // namespace
@@ -190,6 +216,31 @@ Value template_attribute(const Value& value, const std::string& name, TemplateBu
   const bool is_plain = value.is_text() || value.is_list() || value.is(Kind::none);
   if (!is_plain) template_fail("." + name);
   return {};
+}
+
+bool template_test(const Value& value, const std::string& test, const TemplateArguments& arguments,
+                   TemplateBudget& budget) {
+  budget.step();
+  const bool takes_one = !sign_of(test).empty() || test == "divisibleby" || test == "sameas";
+  arguments.expect(takes_one, takes_one);
+  if (takes_one) return with_argument(value, test, arguments.values[0], budget);
+  if (test == "defined") return !value.is(Kind::undefined);
+  if (test == "undefined") return value.is(Kind::undefined);
+  if (test == "none") return value.is(Kind::none);
+  if (test == "string") return value.is_text();
+  if (test == "mapping") return value.is(Kind::dict);
+  if (test == "iterable") return is_iterable(value);
+  if (test == "sequence") {
+    return value.is_text() || value.is_list() || value.is(Kind::dict) || value.is(Kind::undefined);
+  }
+  if (test == "true" || test == "false") return value.is(Kind::boolean) && value.number == (test == "true");
+  if (test == "boolean") return value.is(Kind::boolean);
+  if (test == "number") return value.is_number();
+  if (test == "integer") return value.is(Kind::integer);
+  if (test == "float") return value.is(Kind::real);
+  if (test != "odd" && test != "even") template_fail("it uses the test " + test);
+  const Value rest = template_binary(value, "%", Value::of(2L), budget);
+  return rest.is_number() && rest.real() == (test == "odd");
 }
 
 }  // namespace kvscope

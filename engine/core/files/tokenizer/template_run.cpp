@@ -260,16 +260,6 @@ void TemplateRunner::scope(const Node& node) {
   frame_ = frame.outer();
 }
 
-/// What `body` prints.
-template <class Body>
-Value TemplateRunner::text_of(Body body) {
-  TemplateWriter inner(budget_);
-  TemplateWriter* const outer = std::exchange(out_, &inner);
-  body();
-  out_ = outer;
-  return inner.value();
-}
-
 Value TemplateRunner::filtered_block(const Node& node) {
   const Value text = text_of([&] { scope(node); });
   return through_filters(node.value, text);
@@ -278,34 +268,6 @@ Value TemplateRunner::filtered_block(const Node& node) {
 Value TemplateRunner::through_filters(const Expression& e, const Value& text) {
   if (e.op != Expression::Op::filter) return text;
   return template_filter(through_filters(e.args[0], text), e.text, arguments_of(e), budget_);
-}
-
-void TemplateRunner::check(const TemplatePlace& place) const {
-  if (!live_.contains(place.frame_number)) throw TemplateProblem{"a macro or loop that is called outside its block"};
-}
-
-Value TemplateRunner::call_macro(const Value::Macro& macro, TemplateArguments arguments) {
-  check(macro.place);
-  const Node& node = *macro.place.node;
-  Frame frame(macro.place.frame, live_);
-  begin(frame, node.branches[0].variables);
-  Frame* const outer = std::exchange(frame_, &frame);
-  bind(node, frame, std::move(arguments));
-  Value text = text_of([&] { run(node.branches[0].body); });
-  frame_ = outer;
-  return text;
-}
-
-Value TemplateRunner::call_loop(const Value& value, const TemplateArguments& arguments) {
-  const Value::Loop& state = *value.loop;
-  check(state.place);
-  if (!state.place.node->is_recursive) throw TemplateProblem{"a call of a loop that is not recursive"};
-  arguments.expect(1, 1);
-  Frame* const outer = std::exchange(frame_, state.place.frame);
-  const long depth = state.depth + 1;
-  Value text = text_of([&] { loop(*state.place.node, template_items(arguments.values[0], budget_), depth); });
-  frame_ = outer;
-  return text;
 }
 
 TemplateOutput run_template(const TemplateProgram& program, const TemplateInput& input) {

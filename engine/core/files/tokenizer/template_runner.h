@@ -1,5 +1,6 @@
 #pragma once
-// What runs a template: template_run.cpp has its statements, template_evaluate.cpp its expressions.
+// What runs a template: template_run.cpp has its statements, template_evaluate.cpp its expressions, template_calls.cpp its
+// calls.
 
 #include <set>
 
@@ -80,8 +81,15 @@ class TemplateRunner {
   Value through_filters(const Expression& e, const Value& text);
   /// Puts the variables of a block into its frame.
   void begin(Frame& frame, const std::vector<TemplateVariable>& variables);
+  /// What `body` prints.
   template <class Body>
-  Value text_of(Body body);
+  Value text_of(Body body) {
+    TemplateWriter inner(budget_);
+    TemplateWriter* const outer = std::exchange(out_, &inner);
+    body();
+    out_ = outer;
+    return inner.value();
+  }
 
   // Expressions
   Value value_of(const Expression& e);

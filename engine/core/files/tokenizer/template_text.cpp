@@ -1,7 +1,10 @@
 #include "engine/core/files/tokenizer/template_text.h"
 
+#include <wctype.h>
+
 #include <algorithm>
 
+#include "engine/core/files/tokenizer/template_code.h"
 #include "engine/core/support/utf8.h"
 
 namespace kvscope {
@@ -35,6 +38,35 @@ std::pair<std::size_t, std::size_t> stripped(std::string_view text, bool left, b
     end = at;
   }
   return {begin, end};
+}
+
+constexpr char32_t kSharpS = 0xDF;  // two letters in upper case
+
+locale_t unicode() {
+  static const locale_t locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  if (!locale) template_fail("letters whose case this system does not know");
+  return locale;
+}
+
+/// Characters whose other case is several characters, or depends on those around it.
+bool is_special(char32_t c) {
+  constexpr char32_t kSpecial[][2] = {{0x130, 0x130},  {0x149, 0x149},   {0x1C4, 0x1CC},   {0x1F0, 0x1F3},
+                                      {0x345, 0x345},  {0x390, 0x390},   {0x3A3, 0x3A3},   {0x3B0, 0x3B0},
+                                      {0x587, 0x587},  {0x10D0, 0x10FF}, {0x1E96, 0x1E9A}, {0x1F50, 0x1FFF},
+                                      {0xFB00, 0xFB17}};
+  for (const auto& [first, last] : kSpecial) {
+    if (c >= first && c <= last) return true;
+  }
+  return false;
+}
+
+char32_t with_case(char32_t c, bool upper) {
+  return static_cast<char32_t>(upper ? towupper_l(c, unicode()) : towlower_l(c, unicode()));
+}
+
+bool ends_word(std::string_view character, char32_t c, bool is_filter) {
+  if (is_filter) return python_space(character, 0) > 0 || std::string_view("-({[<").find(character) != character.npos;
+  return !iswupper_l(c, unicode()) && !iswlower_l(c, unicode());
 }
 
 bool is_space(std::string_view character) { return python_space(character, 0) > 0; }
@@ -74,6 +106,27 @@ std::vector<std::size_t> TemplateText::characters() const {
   for (std::size_t at = 0; at < text.size(); at += decode_utf8(text, at).length) starts.push_back(at);
   starts.push_back(text.size());
   return starts;
+}
+
+TemplateText template_cased(const TemplateText& text, std::string_view how, bool is_filter) {
+  TemplateText out;
+  bool begins = true;
+  for (std::size_t at = 0; at < text.text.size();) {
+    const Utf8Char c = decode_utf8(text.text, at);
+    std::string one = text.text.substr(at, c.length);
+    if (c.valid && is_special(c.code_point)) template_fail(std::string(how) + " of the letter " + one);
+    const bool upper = how == "upper" || (how != "lower" && begins);
+    begins = how == "title" && ends_word(one, c.code_point, is_filter);
+    if (c.valid && c.code_point == kSharpS && upper) {
+      one = how == "upper" || (how == "title" && is_filter) ? "SS" : "Ss";
+    } else if (c.valid) {
+      one.clear();
+      append_utf8(one, with_case(c.code_point, upper));
+    }
+    out += TemplateText(one, static_cast<TemplateText::Origin>(text.origins[at]));
+    at += c.length;
+  }
+  return out;
 }
 
 }  // namespace kvscope

@@ -38,5 +38,7 @@ std::string_view strip_python(std::string_view text, bool left, bool right);
 std::size_t python_space(std::string_view text, std::size_t at);
 /// Bytes of the line end at text[at], as str.splitlines() has them; 0 if there is none.
 std::size_t python_line_end(std::string_view text, std::size_t at);
+/// upper, lower, capitalize, title; the filter title takes other characters for the ends of words than the method.
+TemplateText template_cased(const TemplateText& text, std::string_view how, bool is_filter);
 
 }  // namespace kvscope

@@ -152,16 +152,9 @@ TemplateValue template_method(const TemplateValue& value, const std::string& nam
                               TemplateBudget& budget);
 bool is_template_method(const TemplateValue& value, std::string_view name);
 
-/// str(value), repr(value), json.dumps(value).
+/// str(value)
 void template_write(const TemplateValue& value, TemplateWriter& out);
-void template_write_repr(const TemplateValue& value, TemplateWriter& out);
 TemplateValue template_text(const TemplateValue& value, TemplateBudget& budget);
-struct TemplateJsonStyle {
-  std::string indent;  // of a level; only if is_indented
-  bool is_indented = false, sort_keys = false, ascii = false;
-  std::string between = ", ", after_key = ": ";
-};
-void template_write_json(const TemplateValue& value, const TemplateJsonStyle& style, TemplateWriter& out);
 /// format % arguments
 TemplateValue template_percent(const TemplateText& format, const TemplateValue& arguments, TemplateBudget& budget);
 

@@ -1,6 +1,5 @@
-// str(), repr() and json.dumps() of a value, and format % values.
+// str() and repr() of a value, and format % values.
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -17,9 +16,9 @@ using Kind = TemplateValue::Kind;
 constexpr int kMaxInItself = 100;  // a namespace may be in itself
 
 /// Python's repr: the shortest digits that give the number, with an exponent below 1e-4 and from 1e16.
-std::string digits_of(double number, const char* infinity, const char* nan) {
-  if (std::isnan(number)) return nan;
-  if (std::isinf(number)) return std::string(number < 0 ? "-" : "") + infinity;
+std::string digits_of(double number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
   const double size = std::fabs(number);
   const bool plain = size == 0 || (size >= 1e-4 && size < 1e16);
   char text[64];
@@ -102,102 +101,6 @@ void write_items(const Value& value, TemplateWriter& out, int depth) {
   out.add(is_dict ? "}" : value.is(Kind::list) ? "]" : ")");
 }
 
-void write_json_text(const TemplateText& text, bool ascii, TemplateWriter& out) {
-  std::string quoted = "\"";
-  for (std::size_t at = 0; at < text.text.size();) {
-    const Utf8Char c = decode_utf8(text.text, at);
-    const std::string_view bytes = std::string_view(text.text).substr(at, c.length);
-    constexpr std::string_view kEscaped = "\"\\\n\r\t\b\f", kNames = "\"\\nrtbf";
-    const std::size_t i = kEscaped.find(bytes);
-    char code[16];
-    if (i != kEscaped.npos) {
-      quoted += '\\';
-      quoted += kNames[i];
-    } else if (c.code_point > 0xFFFF && ascii) {
-      const char32_t low = c.code_point - 0x10000;
-      std::snprintf(code, sizeof code, "\\u%04x\\u%04x", static_cast<unsigned>(0xD800 + (low >> 10)),
-                    static_cast<unsigned>(0xDC00 + (low & 0x3FF)));
-      quoted += code;
-    } else if (c.valid && (c.code_point < 0x20 || (ascii && c.code_point >= 0x7F))) {
-      std::snprintf(code, sizeof code, c.code_point == 0x7F ? "\x7F" : "\\u%04x", static_cast<unsigned>(c.code_point));
-      quoted += code;
-    } else {
-      quoted += bytes;
-    }
-    at += c.length;
-  }
-  out.add(quoted + '"', text.is_said() ? TemplateText::said : TemplateText::written);
-}
-
-class JsonWriter {
- public:
-  JsonWriter(const TemplateJsonStyle& style, TemplateWriter& out) : style_(style), out_(out) {}
-
-  void write(const Value& value, int level) {
-    out_.budget().step();
-    switch (value.kind) {
-      case Kind::none:
-        return out_.add("null");
-      case Kind::boolean:
-        return out_.add(value.number ? "true" : "false");
-      case Kind::integer:
-        return out_.add(std::to_string(value.number));
-      case Kind::real:
-        return out_.add(digits_of(value.fraction, "Infinity", "NaN"));
-      case Kind::text:
-        return write_json_text(*value.text, style_.ascii, out_);
-      case Kind::list:
-      case Kind::tuple:
-      case Kind::dict:
-        return items(value, level);
-      default:
-        template_fail("tojson of something that JSON does not have");
-    }
-  }
-
- private:
-  void line(int level) {
-    if (!style_.is_indented) return;
-    out_.add("\n");
-    for (int i = 0; i < level; ++i) out_.add(style_.indent);
-  }
-
-  void items(const Value& value, int level) {
-    const bool is_dict = value.is(Kind::dict);
-    const Value::Items& all = *value.items;
-    std::vector<std::size_t> order;
-    for (std::size_t i = 0; i < all.size(); i += 1 + is_dict) order.push_back(i);
-    if (is_dict && style_.sort_keys) {
-      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return template_compare(all[a], "<", all[b], out_.budget());
-      });
-    }
-    out_.add(is_dict ? "{" : "[");
-    for (std::size_t n = 0; n < order.size(); ++n) {
-      if (n > 0) out_.add(style_.between);
-      line(level + 1);
-      if (is_dict) key(all[order[n]]);
-      write(all[order[n] + is_dict], level + 1);
-    }
-    if (!order.empty()) line(level);
-    out_.add(is_dict ? "}" : "]");
-  }
-
-  void key(const Value& key) {
-    if (key.is_text()) {
-      write_json_text(*key.text, style_.ascii, out_);
-    } else {
-      out_.add("\"");
-      write(key, 0);
-      out_.add("\"");
-    }
-    out_.add(style_.after_key);
-  }
-
-  const TemplateJsonStyle& style_;
-  TemplateWriter& out_;
-};
-
 /// One %d, %s, ... of a format; `at` is past it then.
 class PercentReader {
  public:
@@ -221,52 +124,58 @@ class PercentReader {
 
  private:
   std::size_t directive(std::size_t at) {
-    const std::string& text = format_.text;
+    const auto next = [&] { return at < format_.text.size() ? format_.text[at] : '\0'; };
     const auto number = [&] {
       std::size_t n = 0;
-      for (; at < text.size() && text[at] >= '0' && text[at] <= '9' && n < 1'000'000'000; ++at) {
-        n = n * 10 + static_cast<std::size_t>(text[at] - '0');
-      }
+      for (; next() >= '0' && next() <= '9' && n < 1'000'000'000; ++at)
+        n = n * 10 + static_cast<std::size_t>(next() - '0');
       return n;
     };
-    const bool left = at < text.size() && text[at] == '-';
-    at += left;
-    const bool zeros = at < text.size() && text[at] == '0';
+    const auto takes = [&](char c) { return next() == c && (++at, true); };
+    const bool left = takes('-'), zeros = takes('0');
     const std::size_t width = number();
-    const bool has_precision = at < text.size() && text[at] == '.';
-    at += has_precision;
+    const bool has_precision = takes('.');
     const std::size_t precision = has_precision ? number() : 6;
-    const char kind = at < text.size() ? text[at] : '\0';
-    TemplateWriter part(out_.budget());
-    if (kind == '%') {
-      part.add("%");
-    } else {
-      write(kind, has_precision, precision, part);
+    const char kind = next();
+    if (kind == '%' && width == 0 && !has_precision) {
+      out_.add("%");
+      return at + 1;
     }
-    const std::size_t size = part.text().characters().size() - 1, missing = width > size ? width - size : 0;
-    if (zeros && !left && missing > 0 && kind != 's' && part.text().text.starts_with('-')) template_fail("this format");
-    if (!left) out_.add(missing, zeros && kind != 's' && kind != 'r' ? '0' : ' ');
-    out_.add(part.text());
-    if (left) out_.add(missing, ' ');
-    return at + 1;
-  }
-
-  void write(char kind, bool has_precision, std::size_t precision, TemplateWriter& part) {
-    const bool is_tuple = arguments_.is(Kind::tuple);
-    if (is_tuple ? next_ >= arguments_.items->size() : next_ > 0) template_fail("a format with too few values");
-    const Value& value = is_tuple ? (*arguments_.items)[next_] : arguments_;
-    ++next_;
+    const Value& value = next_value();
     if ((kind == 's' || kind == 'r') && !has_precision) {
-      kind == 's' ? template_write(value, part) : template_write_repr(value, part);
-    } else if ((kind == 'd' || kind == 'i') && value.is_number() && !has_precision) {
-      part.add(std::to_string(value.is(Kind::real) ? static_cast<long>(value.fraction) : value.number));
-    } else if (kind == 'f' && value.is_number() && precision <= 100) {
-      char text[512];
-      const int n = std::snprintf(text, sizeof text, "%.*f", static_cast<int>(precision), value.real());
-      part.add(std::string_view(text, static_cast<std::size_t>(n)));
+      TemplateWriter part(out_.budget());
+      kind == 's' ? template_write(value, part) : write_repr(value, part, 0);
+      pad(part.text(), width, left);
+    } else if (kind == 'f' || (kind == 'd' && !has_precision)) {
+      if (!value.is_number() || std::fabs(value.real()) > 4e18 || width > 100 || precision > 100)
+        template_fail("this format");
+      const int columns = static_cast<int>(width);
+      char number_text[256];
+      if (kind == 'd') {
+        const long whole = value.is(Kind::real) ? static_cast<long>(value.fraction) : value.number;
+        std::snprintf(number_text, sizeof number_text, left ? "%-*ld" : zeros ? "%0*ld" : "%*ld", columns, whole);
+      } else {
+        const char* const form = left ? "%-*.*f" : zeros ? "%0*.*f" : "%*.*f";
+        std::snprintf(number_text, sizeof number_text, form, columns, static_cast<int>(precision), value.real());
+      }
+      out_.add(number_text);
     } else {
       template_fail("this format");
     }
+    return at + 1;
+  }
+
+  const Value& next_value() {
+    const bool is_tuple = arguments_.is(Kind::tuple);
+    if (is_tuple ? next_ >= arguments_.items->size() : next_ > 0) template_fail("a format with too few values");
+    return is_tuple ? (*arguments_.items)[next_++] : (++next_, arguments_);
+  }
+
+  void pad(const TemplateText& text, std::size_t width, bool left) {
+    const std::size_t size = text.characters().size() - 1, missing = width > size ? width - size : 0;
+    if (!left) out_.add(missing, ' ');
+    out_.add(text);
+    if (left) out_.add(missing, ' ');
   }
 
   const TemplateText& format_;
@@ -287,10 +196,8 @@ void template_write(const Value& value, TemplateWriter& out) {
       return out.add(value.number ? "True" : "False");
     case Kind::integer:
       return out.add(std::to_string(value.number));
-    case Kind::real: {
-      std::string digits = digits_of(value.fraction, "inf", "nan");
-      return out.add(digits);
-    }
+    case Kind::real:
+      return out.add(digits_of(value.fraction));
     case Kind::text:
       return out.add(*value.text);
     case Kind::list:
@@ -304,17 +211,11 @@ void template_write(const Value& value, TemplateWriter& out) {
   }
 }
 
-void template_write_repr(const Value& value, TemplateWriter& out) { write_repr(value, out, 0); }
-
 Value template_text(const Value& value, TemplateBudget& budget) {
   if (value.is_text()) return value;
   TemplateWriter out(budget);
   template_write(value, out);
   return out.value();
-}
-
-void template_write_json(const Value& value, const TemplateJsonStyle& style, TemplateWriter& out) {
-  JsonWriter(style, out).write(value, 0);
 }
 
 Value template_percent(const TemplateText& format, const Value& arguments, TemplateBudget& budget) {
