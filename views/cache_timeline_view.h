@@ -21,7 +21,7 @@ class CacheTimelineView final : public View {
  public:
   explicit CacheTimelineView(const ViewServices& services)
       : services_(services), drawing_(*services.textures), log_(services) {}
-  const char* id() const override { return "cache_timeline"; }
+  const char* kind() const override { return "cache_timeline"; }
   const char* title() const override { return "Cache timeline"; }
   Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;

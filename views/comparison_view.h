@@ -15,7 +15,7 @@ namespace kvscope::views {
 class ComparisonView final : public View {
  public:
   explicit ComparisonView(const ViewServices& services) : services_(services), debounced_(services.wake) {}
-  const char* id() const override { return "comparison"; }
+  const char* kind() const override { return "comparison"; }
   const char* title() const override { return "A and B"; }
   Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;

@@ -22,7 +22,7 @@ class HeadBoardView final : public View {
  public:
   explicit HeadBoardView(const ViewServices& services)
       : services_(services), drawing_(*services.textures), counted_(services), counting_(services.wake) {}
-  const char* id() const override { return "head_board"; }
+  const char* kind() const override { return "head_board"; }
   const char* title() const override { return "Head board"; }
   Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;

@@ -28,7 +28,7 @@ class InspectorView final : public View {
         oracles_(services),
         run_numbers_(services),
         marked_(services) {}
-  const char* id() const override { return "inspector"; }
+  const char* kind() const override { return "inspector"; }
   const char* title() const override { return "Inspector"; }
   Place place() const override { return Place::side; }
   void draw(ViewContext& context) override;

@@ -21,7 +21,7 @@ class LayerHeadMapView final : public View {
  public:
   explicit LayerHeadMapView(const ViewServices& services)
       : services_(services), drawing_(*services.textures), counted_(services) {}
-  const char* id() const override { return "layer_head_map"; }
+  const char* kind() const override { return "layer_head_map"; }
   const char* title() const override { return "Layer x head map"; }
   Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;

@@ -14,7 +14,7 @@ class MetricByLayerView final : public View {
  public:
   explicit MetricByLayerView(const ViewServices& services)
       : services_(services), drawing_(*services.textures), background_(services.wake) {}
-  const char* id() const override { return "metric_by_layer"; }
+  const char* kind() const override { return "metric_by_layer"; }
   const char* title() const override { return "By layer"; }
   Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;

@@ -17,7 +17,7 @@ class RunCurvesView final : public View {
  public:
   explicit RunCurvesView(const ViewServices& services)
       : services_(services), drawing_(*services.textures), debounced_(services.wake) {}
-  const char* id() const override { return "run_curves"; }
+  const char* kind() const override { return "run_curves"; }
   const char* title() const override { return "Curves"; }
   Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;

@@ -24,7 +24,7 @@ class StudyView final : public View {
         point_panel_(services),
         drawing_(*services.textures),
         debounced_(services.wake) {}
-  const char* id() const override { return "study"; }
+  const char* kind() const override { return "study"; }
   const char* title() const override { return "Study"; }
   Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;

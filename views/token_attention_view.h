@@ -15,7 +15,7 @@ namespace kvscope::views {
 class TokenAttentionView final : public View {
  public:
   explicit TokenAttentionView(const ViewServices& services) : services_(services), drawing_(*services.textures) {}
-  const char* id() const override { return "token_attention"; }
+  const char* kind() const override { return "token_attention"; }
   const char* title() const override { return "Attention"; }
   Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;

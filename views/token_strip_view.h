@@ -21,7 +21,7 @@ namespace kvscope::views {
 class TokenStripView final : public View {
  public:
   explicit TokenStripView(const ViewServices& services) : services_(services), layers_(services) {}
-  const char* id() const override { return "token_strip"; }
+  const char* kind() const override { return "token_strip"; }
   const char* title() const override { return "Token strip"; }
   Place place() const override { return Place::strip; }
   void draw(ViewContext& context) override;

@@ -28,4 +28,12 @@ ViewList make_views(const ViewServices& services) {
   return views;
 }
 
+std::unique_ptr<View> make_view(std::string_view kind, const ViewServices& services) {
+  for (std::unique_ptr<View>& view :
+       make_views(services)) {  // an empty view is cheap: pictures are made when it is drawn
+    if (view->kind() == kind) return std::move(view);
+  }
+  return nullptr;
+}
+
 }  // namespace kvscope::views

@@ -17,7 +17,7 @@ void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui, 
   add_study_job_commands(registry, session, ui);
   add_export_commands(registry, session, ui, views);
   add_view_commands(registry, session, ui, views);
-  add_own_layout_commands(registry, ui, views);
+  add_own_layout_commands(registry, ui);
 }
 
 }  // namespace kvscope::app

@@ -42,6 +42,6 @@ void add_study_job_commands(CommandRegistry& registry, Session& session, UiState
 void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
-void add_own_layout_commands(CommandRegistry& registry, UiState& ui, const views::ViewList& views);
+void add_own_layout_commands(CommandRegistry& registry, UiState& ui);
 
 }  // namespace kvscope::app

@@ -9,6 +9,7 @@
 #include "app/command/layouts.h"
 #include "app/command/picture_clipboard.h"
 #include "app/support/paths.h"
+#include "app/workspace/look_scope.h"
 #include "engine/core/support/text.h"
 #include "views/figure/export.h"
 #include "views/figure/image_means.h"
@@ -23,7 +24,7 @@ struct NamedFigure {
 };
 
 // What the named view shows, or the one that is meant without a name. A view goes by its id and by the name of its figure.
-NamedFigure figure_on_screen(Session& session, const UiState& ui, const views::ViewList& views,
+NamedFigure figure_on_screen(Session& session, UiState& ui, const views::ViewList& views,
                              const nlohmann::json& arguments) {
   views::ViewContext context{session.runs().shown_a(), session.runs().shown_b(), &session.selection(), nullptr};
   context.studies = &session.studies().open_studies();
@@ -31,21 +32,25 @@ NamedFigure figure_on_screen(Session& session, const UiState& ui, const views::V
   const std::vector<views::ShownRun> set = session.runs().chosen();
   if (!set.empty()) context.set = &set;
   const std::string wanted = has_argument(arguments, "view") ? text_argument(arguments, "view") : "";
+  const auto figure_of = [&](const views::View& view) {
+    const LookScope look(session.selection(), ui, view.id());
+    return view.figure(context);
+  };
   if (wanted.empty()) {
     for (const views::View* view : meant_views(ui, views)) {
-      if (auto figure = view->figure(context)) return {view->id(), view->title(), std::move(*figure)};
+      if (auto figure = figure_of(*view)) return {view->id(), view->title(), std::move(*figure)};
     }
   }
   std::string all;
   for (const auto& view : views) {
-    auto figure = view->figure(context);
+    auto figure = figure_of(*view);
     if (!figure) continue;
     // None on the screen has a figure: the first of the others that would stand in the main row.
     if (wanted.empty() ? view->place() == views::Place::main
                        : wanted == view->id() || wanted == views::figure_name(figure->options)) {
       return {view->id(), view->title(), std::move(*figure)};
     }
-    all += (all.empty() ? "" : ", ") + std::string(view->id());
+    all += (all.empty() ? "" : ", ") + view->id();
   }
   bad_argument("view", "one of " + all);
 }
@@ -96,7 +101,7 @@ std::vector<std::shared_ptr<const RunRecord>> runs_of_preset(Session& session, c
 }
 
 // What is on screen, or a preset of run A or of the chosen runs, for the venue that was asked for.
-FigureToMake figure_to_make(Session& session, const UiState& ui, const views::ViewList& views,
+FigureToMake figure_to_make(Session& session, UiState& ui, const views::ViewList& views,
                             const nlohmann::json& arguments) {
   NamedFigure shown = figure_on_screen(session, ui, views, arguments);
   views::FigureRecipe recipe;
@@ -169,7 +174,7 @@ void measure_figure(Session& session, UiState& ui, const views::ViewList& views,
   });
 }
 
-void copy_figure(Session& session, const UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
+void copy_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
   const FigureToMake figure = figure_to_make(session, ui, views, arguments);
   const auto png = needed_state_folder() / "clipboard.png";
   session.files().in_background("copy " + figure.view, [&session, figure, png]() -> Worker::Finish {
@@ -212,9 +217,9 @@ constexpr std::string_view kHeadBoard = "head_board";
 
 // The heads are chosen before a path is asked for: one pass over one run's lifetimes, and whoever says where to sees
 // what will be written, or why nothing can be.
-void export_heads(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
+void export_heads(Session& session, UiState& ui, const nlohmann::json& arguments) {
   // Whoever sees the board means its heads, unless others are asked for.
-  const bool board = ui.maximised.empty() ? is_in_row(ui, views, kHeadBoard) : ui.maximised == kHeadBoard;
+  const bool board = ui.maximised.empty() ? has_window(ui.arrangement, kHeadBoard) : ui.maximised == kHeadBoard;
   const auto asks_for = [&](const char* name) { return has_argument(arguments, name); };
   if (board && !asks_for("strategy") && !asks_for("share") && !asks_for("count") && !asks_for("seed"))
     return export_board(session, ui, arguments);
@@ -251,9 +256,8 @@ void add_export_commands(CommandRegistry& registry, Session& session, UiState& u
   registry.add({"heads.export", "Export the heads of a hybrid (DuoAttention)", "File", "Ctrl+H",
                 head_export_arguments(takes(arg::choice("strategy", {"a", "b", "c", "d"}), arg::number("share", "0.25"),
                                             arg::number("count"), arg::number("seed"))),
-                has_run, [&session, &ui, &views](const nlohmann::json& arguments) {
-                  return export_heads(session, ui, views, arguments);
-                }});
+                has_run,
+                [&session, &ui](const nlohmann::json& arguments) { return export_heads(session, ui, arguments); }});
 }
 
 }  // namespace kvscope::app

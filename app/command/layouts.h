@@ -1,5 +1,5 @@
 #pragma once
-// Which views stand in the main row, and what of the window is there: named choices for what a person is about to do.
+// Which views are open and where: the given layouts, a person's own, and the steps of the commands view.*.
 
 #include <span>
 #include <string>
@@ -14,30 +14,31 @@ namespace kvscope::app {
 struct LayoutPreset {
   std::string_view name, title, shortcut;
   bool left, right, bottom;
-  std::vector<std::string_view> main;  // views by id, from left to right
+  std::vector<std::string_view> main;  // views of the row by id, from left to right
 };
 std::span<const LayoutPreset> layout_presets();
 /// has_study: one is open; else a layout that is not about studies comes without their view.
 void apply(const LayoutPreset& layout, UiState& ui, bool has_study);
-
 void apply(const OwnLayout& layout, UiState& ui);
 /// Names what the window shows now, in the place of a layout of that name. Throws Error (usage) for no name, one that is too
 /// long, and more than kMaxOwnLayouts.
-void save_layout(UiState& ui, const views::ViewList& views, const std::string& name);
+void save_layout(UiState& ui, const std::string& name);
 
-/// The main row as it stands, left to right: what `ui` names and is there, else the first two. Never empty where a view of
-/// that place is there.
+/// The open views of Place::main, from left to right, those that float last.
 std::vector<views::View*> main_row(const UiState& ui, const views::ViewList& views);
-/// The views that are on the screen, in the order in which a command without a view's name means them: the maximised one, the
-/// one that keyboard or mouse is in, then the main row. Not those beside the canvas, of which nothing can be asked.
+/// The views on show, in the order in which a command without a view's name means them: the maximised one, the one that
+/// keyboard or mouse is in, then the main row. Not those of Place::side, of which nothing can be asked.
 std::vector<views::View*> meant_views(const UiState& ui, const views::ViewList& views);
-/// Where view i of a row of so many ends while no splitter was moved, as a share of the row. The last has more than the
-/// others, as time runs along it, and among three at most gives some of that to a layer x head map, which may be two.
-float end_at_first(const std::vector<views::View*>& row, std::size_t i);
-bool is_in_row(const UiState& ui, const views::ViewList& views, std::string_view view);
-/// Puts a view into the row: in the place of another, or at its end. Nothing for one that is in it.
-void show_in_row(UiState& ui, const views::ViewList& views, std::string_view view, std::string_view instead_of = {});
-/// Takes it out, unless it is the last.
-void hide_from_row(UiState& ui, const views::ViewList& views, std::string_view view);
+/// Where view i of a row of so many ends in the given layouts, as a share of the row. The last has more than the others, as
+/// time runs along it, and among three at most gives some of that to a layer x head map, which may be two.
+float end_at_first(const std::vector<std::string>& row, std::size_t i);
+
+/// Opens a view: in the place of another, else at the right end of the row. One that is open comes to the front.
+void show_view(UiState& ui, const views::ViewList& views, const std::string& view, std::string_view instead_of = {});
+void close_view(UiState& ui, const std::string& view);
+/// Another one of a view's kind, beside it, with its look. Returns its id: "layer_head_map.2".
+std::string open_another(UiState& ui, const views::Selection& selection, std::string_view view);
+/// "layer_head_map" of "layer_head_map.2".
+std::string_view kind_of(std::string_view view);
 
 }  // namespace kvscope::app

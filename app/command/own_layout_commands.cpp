@@ -22,13 +22,13 @@ std::vector<OwnLayout>::iterator own_layout(UiState& ui, const nlohmann::json& a
 
 }  // namespace
 
-void add_own_layout_commands(CommandRegistry& registry, UiState& ui, const views::ViewList& views) {
+void add_own_layout_commands(CommandRegistry& registry, UiState& ui) {
   registry.add(
       {"layout.own", "Custom layouts ...", "View", "Shift+F5", takes(), nullptr, [&ui] { ui.layouts = !ui.layouts; }});
   registry.add({"layout.save", "Save this layout", "View", "", takes(arg::text("name", "asks")), nullptr,
-                [&ui, &views](const nlohmann::json& arguments) {
+                [&ui](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "name")) return void(ui.layouts = true);
-                  save_layout(ui, views, std::string(trim(text_argument(arguments, "name"), " \t\n")));
+                  save_layout(ui, std::string(trim(text_argument(arguments, "name"), " \t\n")));
                 }});
   const auto there_are = [&ui] { return !ui.own_layouts.empty(); };
   registry.add({"layout.apply", "Use a custom layout", "View", "", takes(arg::text("name", "opens the list")),

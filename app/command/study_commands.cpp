@@ -117,7 +117,7 @@ void find_text(Session& session, UiState& ui, const nlohmann::json& arguments) {
 
 void show_study_view(UiState& ui, const views::ViewList& views) {
   const auto row = main_row(ui, views);
-  show_in_row(ui, views, kStudyView, row.empty() ? "" : row.back()->id());
+  show_view(ui, views, kStudyView, row.empty() ? "" : row.back()->id());
   if (!ui.maximised.empty()) ui.maximised = kStudyView;
 }
 

@@ -6,6 +6,7 @@
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/command/layouts.h"
+#include "app/workspace/look_scope.h"
 #include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/layer_head_map_figure.h"
 
@@ -45,7 +46,7 @@ void maximise(UiState& ui, const views::ViewList& views, const nlohmann::json& a
       ui.maximised = view->id();
       return;
     }
-    all += (all.empty() ? "" : ", ") + std::string(view->id());
+    all += (all.empty() ? "" : ", ") + view->id();
   }
   bad_argument("view", "one of " + all);
 }
@@ -82,8 +83,12 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
                        [&session] { session.selection().layers = !session.selection().layers; }));
   registry.add(command(
       "view.metric", "Next metric of the map", "View", "M",
-      [&session](const nlohmann::json& arguments) { set_metric(session, arguments); },
-      takes(arg::text("metric", "", "name"))));
+      [&session, &ui](const nlohmann::json& arguments) {
+        const bool of_view = has_argument(arguments, "view");
+        const LookScope scope(session.selection(), ui, of_view ? text_argument(arguments, "view") : "");
+        set_metric(session, arguments);
+      },
+      takes(arg::text("metric", "", "name"), arg::text("view", "the one under the mouse or the keyboard", "name"))));
   // By name as well: who looks for "recall" finds it in palette and menu.
   for (const Metric metric : views::map_metrics()) {
     const MetricInfo& info = views::metric_info(metric);
@@ -96,20 +101,39 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
       takes(arg::text("view", "the one under the mouse or the keyboard, else the first of the main row", "name"))));
 }
 
-// A view of the main row, by the argument of that name.
-std::string row_view(const views::ViewList& views, const nlohmann::json& arguments, const char* name) {
+// A view by the argument of that name, of those that may be open or not.
+std::string view_argument(const views::ViewList& views, const nlohmann::json& arguments, const char* name) {
   const std::string wanted = text_argument(arguments, name);
   std::string all;
   for (const auto& view : views) {
-    if (view->place() != views::Place::main) continue;
+    if (view->place() == views::Place::side) continue;
     if (wanted == view->id()) return wanted;
-    all += (all.empty() ? "" : ", ") + std::string(view->id());
+    all += (all.empty() ? "" : ", ") + view->id();
   }
   bad_argument(name, "one of " + all);
 }
 
-// Which views stand beside each other.
-void add_row_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
+// The same, or the one that is meant without a name.
+std::string view_or_meant(const UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
+  if (has_argument(arguments, "view")) return view_argument(views, arguments, "view");
+  const auto meant = meant_views(ui, views);
+  if (meant.empty()) bad_argument("view", "the name of a view; none is open");
+  return meant.front()->id();
+}
+
+// A head that stays in a view while the selection goes elsewhere.
+void hold_head(Session& session, UiState& ui, const std::string& view) {
+  views::Selection& selection = session.selection();
+  InstanceLook& look = ui.looks.at(view);
+  const bool exchanged = ui.look_of == view;  // the view itself asks
+  if (exchanged) swap_look(selection, ui);
+  if (!look.own_head) look.layer = selection.layer, look.kv_head = selection.kv_head;
+  look.own_head = !look.own_head;
+  if (exchanged) swap_look(selection, ui);
+}
+
+// Which views are open.
+void add_open_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   for (const LayoutPreset& layout : layout_presets())
     registry.add(command("layout." + std::string(layout.name), std::string(layout.title), "View",
                          std::string(layout.shortcut), [&session, &ui, &layout] {
@@ -117,19 +141,45 @@ void add_row_commands(CommandRegistry& registry, Session& session, UiState& ui, 
                                  session.studies().open_studies().shown(session.selection().study) != nullptr);
                          }));
   registry.add(command(
-      "view.show", "Show a view in the main row", "View", "",
+      "view.show", "Show a view", "View", "",
       [&ui, &views](const nlohmann::json& arguments) {
-        const std::string view = row_view(views, arguments, "view");
-        show_in_row(ui, views, view,
-                    has_argument(arguments, "instead_of") ? row_view(views, arguments, "instead_of") : "");
+        const std::string view = view_argument(views, arguments, "view");
+        const bool instead = has_argument(arguments, "instead_of");
+        show_view(ui, views, view, instead ? view_argument(views, arguments, "instead_of") : "");
       },
       takes(arg::text("view", "", "name"), arg::text("instead_of", "added to the others", "name"))));
+  registry.add(command(
+      "view.another", "Open another view of the same kind", "View", "Shift+V",
+      [&session, &ui, &views](const nlohmann::json& arguments) {
+        open_another(ui, session.selection(), view_or_meant(ui, views, arguments));
+      },
+      takes(arg::text("view", "the one under the mouse or the keyboard", "name"))));
+  registry.add(command(
+      "view.close", "Close a view", "View", "Ctrl+W",
+      [&ui, &views](const nlohmann::json& arguments) { close_view(ui, view_or_meant(ui, views, arguments)); },
+      takes(arg::text("view", "the one under the mouse or the keyboard", "name"))));
+  registry.add(command(
+      "view.float", "Float a view", "View", "",
+      [&ui, &views](const nlohmann::json& arguments) {
+        open_floating(ui.arrangement, view_or_meant(ui, views, arguments), 0.3f, 0.2f, 0.4f, 0.5f);
+      },
+      takes(arg::text("view", "the one under the mouse or the keyboard", "name"))));
+  Command hold = command(
+      "view.hold_head", "Hold the head of a view, or follow the selection", "View", "",
+      [&session, &ui, &views](const nlohmann::json& arguments) {
+        const std::string view = view_or_meant(ui, views, arguments);
+        if (!ui.looks.contains(view)) bad_argument("view", "a view that is open beside another of its kind");
+        hold_head(session, ui, view);
+      },
+      takes(arg::text("view", "the one under the mouse or the keyboard", "name")));
+  hold.enabled = [&ui] { return !ui.looks.empty(); };
+  registry.add(std::move(hold));
   for (const auto& view : views) {
-    if (view->place() != views::Place::main) continue;
-    const std::string id = view->id();
-    registry.add(command(
-        "view.toggle_" + id, "Show or hide: " + std::string(view->title()), "View", "",
-        [&ui, &views, id] { is_in_row(ui, views, id) ? hide_from_row(ui, views, id) : show_in_row(ui, views, id); }));
+    if (view->place() == views::Place::side) continue;
+    registry.add(command("view.toggle_" + view->id(), "Show or hide: " + std::string(view->title()), "View", "",
+                         [&ui, &views, id = view->id()] {
+                           has_window(ui.arrangement, id) ? close_view(ui, id) : show_view(ui, views, id);
+                         }));
   }
 }
 
@@ -178,7 +228,7 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
 
 void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   add_content_commands(registry, session, ui, views);
-  add_row_commands(registry, session, ui, views);
+  add_open_commands(registry, session, ui, views);
   add_layout_commands(registry, ui);
   registry.add(command(
       "app.screenshot", "Save a picture of the window", "File", "F12",

@@ -18,6 +18,7 @@
 #include "app/support/paths.h"
 #include "app/support/slow_read.h"
 #include "app/window/keyboard_focus.h"
+#include "app/window/open_views.h"
 #include "app/window/png.h"
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/support/error.h"
@@ -112,6 +113,7 @@ void AppWindow::set_up_imgui() {
   views::take_input_as_it_comes();
   ImGuiIO& io = ImGui::GetIO();
   io.ConfigErrorRecoveryEnableTooltip = io.ConfigErrorRecoveryEnableDebugLog = false;  // of no use to people
+  io.ConfigFlags |= ImGuiConfigFlags_DockingEnable;
   io.IniFilename = io.LogFilename = nullptr;  // layout is ours; a stray imgui.ini has crashed others
   window_.install_callbacks();
   ImGui_ImplGlfw_InitForOpenGL(window_.handle(), false);
@@ -299,6 +301,7 @@ void AppWindow::draw_frame() {
   const views::OpenStudies studies = session_.studies().open_studies();
   context.studies = &studies;
   context.command = [this](const std::string& id) { panel_.run(id); };
+  make_open_views(ui_, views_, services_, session_.selection());
   cockpit_.draw(panel_, context, views_, *time_deck_);
   session_.attention().poll(session_.runs().shown_a(), session_.selection());
   redraw_at_ = std::exchange(views::redraw_at, views::kNoRedraw);

@@ -288,7 +288,7 @@ nlohmann::json AppWindow::bench_taps(const BenchUiOptions& options) {
 
 nlohmann::json AppWindow::bench(const BenchUiOptions& options) {
   working_ = true;  // no model is opened, and no engine begins
-  ui_.main_row = {"layer_head_map", "cache_timeline", "metric_by_layer", "head_board"};
+  ui_.arrangement = arrangement_of({"layer_head_map", "cache_timeline", "metric_by_layer", "head_board"});
   bench_round();
   const double first_frame = 1000 * seconds_of_process();
   ordered_json report;

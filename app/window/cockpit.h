@@ -1,10 +1,11 @@
 #pragma once
-// The fixed regions of the window and the splitters between them.
+// What the window has: bars at its top and bottom, and between them views and panels in the dock.
 
 #include <imgui.h>
 
 #include <string>
 
+#include "app/window/dock.h"
 #include "app/window/panel.h"
 #include "views/frame/view.h"
 #include "views/widgets/pin_marks.h"
@@ -16,21 +17,23 @@ inline constexpr float kStatusHeight = 28;  // design pixels
 
 class Cockpit {
  public:
-  /// Fills the window: command bar, left rail, banners, canvas, inspector, time deck, status line, popups.
+  /// Fills the window.
   void draw(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::TimeDeck& time_deck);
 
  private:
   void draw_messages(Panel& panel);
-  void draw_canvas(Panel& panel, views::ViewContext& context, const views::ViewList& views, ImVec2 at, ImVec2 size);
-  void draw_place(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::Place place,
-                  ImVec2 at, ImVec2 size);
-  void draw_view(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::View& view, ImVec2 at,
-                 ImVec2 size);
+  void draw_canvas(Panel& panel, views::ViewContext& context, const views::ViewList& views);
+  void draw_alone(Panel& panel, views::ViewContext& context, views::View& view);
+  void draw_docked(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::View& view);
+  void fill_view(Panel& panel, views::ViewContext& context, views::View& view);
+  template <typename Draw>
+  void draw_panel(Panel& panel, std::string_view id, Draw&& draw);
   void draw_left(Panel& panel, ImVec2 at, ImVec2 size);
 
   /// Before any view draws: time that plays goes on, and what is searched for and pinned is found.
   void advance(Panel& panel, views::ViewContext& context);
 
+  Dock dock_;
   views::TokenFinder finder_;
   views::PinFinder pins_;
   // As high as what is in them: measured in the frame before.

@@ -7,14 +7,21 @@
 #include <array>
 #include <utility>
 
+#include "app/window/dock.h"
 #include "views/widgets/imgui_compat.h"
 
 namespace kvscope::app {
 namespace {
 
+/// A region by its name, which is that of its window or, in the dock, what comes after its title.
+ImGuiWindow* window_of(const std::string& region) {
+  ImGuiWindow* window = ImGui::FindWindowByName(region.c_str());
+  return window && window->WasActive ? window : ImGui::FindWindowByName(dock_name("", region).c_str());
+}
+
 // In the last frame: of this one no region was begun yet.
 bool was_on_screen(const std::string& name) {
-  const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
+  const ImGuiWindow* window = window_of(name);
   return window && window->WasActive && !window->Hidden;
 }
 
@@ -89,7 +96,7 @@ void move_keyboard_focus(UiState& ui, std::span<const std::string> regions) {
     at = (at + step + n) % n;
     const std::string& name = regions[static_cast<std::size_t>(at)];
     if (!was_on_screen(name)) continue;
-    ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
+    ImGuiWindow* window = window_of(name);
     if (!has_control(*window)) continue;  // nothing in it could be framed
     ImGui::FocusWindow(window);
     ImGui::SetScrollY(window, 0);  // its first control gets the keys: in sight
@@ -126,7 +133,7 @@ void close_popup_if_asked(UiState& ui) {
 
 std::string keyboard_region(const UiState& ui) {
   const ImGuiWindow* window = ImGui::GetCurrentContext()->NavWindow;
-  return ui.keyboard && window ? window->RootWindow->Name : "";
+  return ui.keyboard && window ? docked_id(window->RootWindow->Name) : "";
 }
 
 std::array<float, 4> keyboard_frame(const UiState& ui) {

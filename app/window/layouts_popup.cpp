@@ -108,7 +108,7 @@ void draw_layouts(Panel& panel) {
     for (std::size_t i = 0; i < layouts.size(); ++i) draw_own_layout(panel, layouts[i].name, i == chosen);
     if (layouts.empty())
       views::wrapped_text_in(panel.theme().palette.muted,
-                             "None yet. A layout stores which panels and which main views the window shows.");
+                             "None yet. A layout stores which panels and views the window shows, and where.");
     ImGui::Dummy({0, panel.px(2)});
     draw_save(panel, layouts);
     take_layout_keys(panel, layouts);

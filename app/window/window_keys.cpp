@@ -7,6 +7,7 @@
 #include "app/window/app_window.h"
 #include "app/window/escape_key.h"
 #include "app/window/keyboard_focus.h"
+#include "app/workspace/look_scope.h"
 
 namespace kvscope::app {
 namespace {
@@ -83,6 +84,7 @@ void AppWindow::take_key(const KeyPress& press) {
   if (!press.ctrl && !press.alt && is_key_of_controls(ui_, press.key)) return;
   if (!command) return;
   key_command_ = command->id, ++n_key_commands_;
+  const LookScope look(session_.selection(), ui_, ui_.pointed_view);  // it is meant for the view that has the keys
   if (commands_.enabled(*command)) return void(panel_.run(command->id));
   if (const std::string why = commands_.refusal(*command); !why.empty()) session_.messages().refuse(why);
 }

@@ -4,8 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/command/layouts.h"
 #include "app/window/app_window.h"
 #include "app/window/keyboard_focus.h"
+#include "app/window/open_views.h"
+#include "app/workspace/layout_json.h"
 
 namespace kvscope::app {
 
@@ -15,6 +18,8 @@ nlohmann::json AppWindow::state() const {
   state["key"] = {{"command", key_command_}, {"presses", n_key_commands_}};
   state["workspace"] = workspace_.state();
   state["frame_times"] = frame_times_.state();
+  std::vector<std::string> row;
+  for (const views::View* view : main_row(ui_, views_)) row.push_back(view->id());
   state["ui"] = {{"palette", ui_.palette},
                  {"help", ui_.help},
                  {"notes", ui_.notes},
@@ -22,7 +27,10 @@ nlohmann::json AppWindow::state() const {
                  {"studies", ui_.studies},
                  {"dialog", ui_.dialog ? nlohmann::json(ui_.dialog->command) : nlohmann::json()},
                  {"maximised", ui_.maximised},
-                 {"main_row", ui_.main_row},
+                 {"main_row", row},
+                 {"open_views", windows_of(ui_.arrangement)},
+                 {"arrangement", arrangement_json(ui_.arrangement)},
+                 {"looks", looks_json(ui_.looks)},
                  {"left", ui_.left},
                  {"right", ui_.right},
                  {"bottom", ui_.bottom},
@@ -42,6 +50,7 @@ Requests::Host AppWindow::request_host() {
     last_touch_ = std::chrono::steady_clock::now();
     frames_due_ = kFramesAfterInput;
     nlohmann::json answer = commands_.execute(id, args);
+    make_open_views(ui_, views_, services_, session_.selection());  // the next one may name a view that this one opened
     theme_.maps = ui_.colours;  // the next one may export a figure before there is a frame
     return answer;
   };

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "app/workspace/own_layouts_json.h"
+#include "app/workspace/layout_json.h"
 #include "app/workspace/pins_json.h"
 #include "app/workspace/state_fields.h"
 #include "engine/core/support/error.h"
@@ -40,6 +40,12 @@ struct WriteField {
   }
   void operator()(std::string_view name, const std::vector<OwnLayout>& layouts, AnyValue) const {
     object[std::string(name)] = own_layouts_json(layouts);
+  }
+  void operator()(std::string_view name, const Arrangement& value, AnyValue) const {
+    object[std::string(name)] = arrangement_json(value);
+  }
+  void operator()(std::string_view name, const InstanceLooks& looks, AnyValue) const {
+    object[std::string(name)] = looks_json(looks);
   }
   void operator()(std::string_view name, const std::map<int, std::string>& notes, AnyValue) const {
     nlohmann::json& by_run = object[std::string(name)] = nlohmann::json::object();
@@ -143,21 +149,23 @@ struct ReadField {
     layouts.clear();
     if (object.has(name)) layouts = own_layouts_from(object.raw()[std::string(name)], object.file());
   }
+  /// Before 0.3 a layout had the views of its row alone.
+  void operator()(std::string_view name, Arrangement& value, AnyValue) const {
+    if (object.has(name)) {
+      value = arrangement_from(object.raw()[std::string(name)], object.file());
+    } else if (object.has("main_row")) {
+      std::vector<std::string> row;
+      (*this)("main_row", row, AnyValue{});
+      if (!row.empty()) value = arrangement_of(row);
+    }
+  }
+  void operator()(std::string_view name, InstanceLooks& looks, AnyValue) const {
+    looks.clear();
+    if (object.has(name)) looks = looks_from(object.raw()[std::string(name)], object.file());
+  }
   void operator()(std::string_view name, std::map<int, std::string>& notes, AnyValue) const {
     notes.clear();
     if (object.has(name)) notes = run_notes_from(object.raw()[std::string(name)], object.file());
-  }
-  void operator()(std::string_view name, std::vector<float>& values, FieldRange range) const {
-    values.clear();
-    if (!object.has(name)) return;
-    const nlohmann::json& list = object.raw()[std::string(name)];
-    const bool few = list.is_array() && list.size() <= 16;
-    for (const auto& item : few ? list : nlohmann::json::array({nullptr})) {
-      const double number = item.is_number() ? item.get<double>() : range.max + 1;
-      if (!(number >= range.min && number <= range.max))
-        throw Error({.file = object.file(), .where = std::string(name), .found = "not a list of shares"});
-      values.push_back(static_cast<float>(number));
-    }
   }
 
  private:

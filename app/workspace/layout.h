@@ -1,37 +1,42 @@
 #pragma once
-// How the window is arranged and how it looks: plain data, changed by commands and splitters, kept from one start to the
-// next. A member that is added here is saved, restored and undone once it stands in state_fields.h.
+// How the window is arranged and how it looks: plain data, changed by commands and by hand, kept from one start to the
+// next. A member that is added here is saved, restored and undone once it is in state_fields.h.
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "app/workspace/arrangement.h"
 #include "views/figure/colormap.h"
+#include "views/selection/view_state.h"
 
 namespace kvscope::app {
 
-/// Sizes that splitters change, in design pixels and shares; a double click on a splitter restores its default.
-struct CockpitSizes {
-  float left = 372, right = 330, bottom = 132, log = 150;
-  float strip = 0.46f;  // height of the strips' part of the canvas
-  /// Of each place: where one view ends and the next begins, as shares. Empty until a splitter was moved.
-  std::vector<float> cuts_strip, cuts_main, cuts_side;
-  bool operator==(const CockpitSizes&) const = default;
+/// Of a view that is open beside another of its kind: how it looks, and whose head it shows.
+struct InstanceLook {
+  views::ViewLook look;
+  bool own_head = false;  // it shows the head below, wherever the selection goes
+  int layer = 0, kv_head = 0;
+  bool operator==(const InstanceLook&) const = default;
 };
+using InstanceLooks = std::map<std::string, InstanceLook>;  // by the view's id
 
+/// Which panels and views the window shows, and where. What a person can save by name.
 struct Layout {
   bool left = true, right = true, bottom = true, log = false;
-  bool all_parameters = false;        // those of a policy that few change are not folded away
-  std::string maximised;              // view id, empty for the cockpit
-  std::vector<std::string> main_row;  // views beside each other, by id; empty: the first two (app/command/layouts.h)
-  CockpitSizes sizes;
+  Arrangement arrangement = arrangement_of({"layer_head_map", "cache_timeline"});
+  InstanceLooks looks;
+  bool all_parameters = false;  // those of a policy that few change are not folded away
+  std::string maximised;        // view id; empty: none
+  std::string look_of;          // the view whose look the selection has for the moment (app/workspace/look_scope.h)
   bool operator==(const Layout&) const = default;
 };
 
-/// What of the window a person has put together and named: which panels are there, which views stand in the main row.
 struct OwnLayout {
   std::string name;
-  bool left = true, right = true, bottom = true;
-  std::vector<std::string> main_row;
+  bool left = true, right = true, bottom = true, log = false;
+  Arrangement arrangement;
+  InstanceLooks looks;
   bool operator==(const OwnLayout&) const = default;
 };
 inline constexpr std::size_t kMaxOwnLayouts = 20;

@@ -83,7 +83,8 @@ std::string title_of(const std::string& name) {
   if (name == "dark") return "theme";
   if (name == "colours") return "map colours";
   if (name == "zoom") return "size";
-  if (name == "main_row") return "views";
+  if (name == "arrangement") return "views";
+  if (name == "looks") return "view";
   if (name == "own_layouts") return "custom layouts";
   if (name == "view" || name == "rows" || name == "at_edge") return "shown range";
   if (name == "brush") return "marked range";
@@ -153,7 +154,7 @@ void leave_out_companions(Changes& changes) {
 void name_layout(Changes& changes) {
   const auto part = [](const Change& change) {
     return change.kind == "left_panel" || change.kind == "inspector" || change.kind == "time_deck" ||
-           change.kind == "main_row" || change.kind == "maximised";
+           change.kind == "arrangement" || change.kind == "looks" || change.kind == "maximised";
   };
   if (std::ranges::count_if(changes, part) < 2) return;
   const auto first = std::ranges::find_if(changes, part);
@@ -248,9 +249,6 @@ StateChange describe_change(const WorkspaceState& before, const WorkspaceState& 
   add_fields(before.layout, after.layout, layout);
   name_layout(layout);
   changes.insert(changes.end(), layout.begin(), layout.end());
-  Changes sizes;
-  add_fields(before.layout.sizes, after.layout.sizes, sizes);
-  for (const Change& size : sizes) changes.push_back({"size." + size.kind, "layout", true});
   add_fields(before.appearance, after.appearance, changes);
 
   StateChange change;

@@ -23,30 +23,50 @@ inline constexpr std::string_view kMapColourNames[] = {"viridis", "cividis"};
 /// In the order of the enumeration.
 std::span<const std::string_view> metric_names();
 
+/// Of Selection and ViewLook.
 template <typename T, typename Visit>
-requires std::is_same_v<std::remove_const_t<T>, CockpitSizes>
-void visit_fields(T& s, Visit&& visit) {
-  constexpr FieldRange share{0, 1};
-  visit("left", s.left, FieldRange{260, 620});
-  visit("right", s.right, FieldRange{220, 640});
-  visit("bottom", s.bottom, FieldRange{0, 4000});
-  visit("log", s.log, FieldRange{0, 4000});
-  visit("strip", s.strip, FieldRange{0.2, 0.8});
-  visit("cuts_strip", s.cuts_strip, share);
-  visit("cuts_main", s.cuts_main, share);
-  visit("cuts_side", s.cuts_side, share);
+void visit_look(T& l, Visit&& visit) {
+  visit("colour", l.colour, Named{kColourNames});
+  visit("metric", l.metric, Named{metric_names()});
+  visit("metric_chosen", l.metric_chosen, AnyValue{});
+  visit("map_compare", l.map.compare, Named{kCompareNames});
+  visit("map_sorted", l.map.sort, AnyValue{});
+  visit("map_by_layer", l.map.by_layer, AnyValue{});
+  visit("map_fit", l.map.fit, AnyValue{});
+  visit("map_lock", l.map.lock, AnyValue{});
+  visit("map_range", l.map.clip, AnyValue{});
+  visit("map_range_b", l.map.clip_b, AnyValue{});
+  visit("map_aggregate", l.map.aggregate, Named{kAggregateNames});
+  visit("layers", l.layers, AnyValue{});
+}
+
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, InstanceLook>
+void visit_fields(T& i, Visit&& visit) {
+  constexpr FieldRange index{0, 1 << 16};
+  visit_look(i.look, visit);
+  visit("own_head", i.own_head, AnyValue{});
+  visit("layer", i.layer, index);
+  visit("kv_head", i.kv_head, index);
+}
+
+/// Of Layout and OwnLayout.
+template <typename T, typename Visit>
+void visit_shown(T& l, Visit&& visit) {
+  visit("left_panel", l.left, AnyValue{});
+  visit("inspector", l.right, AnyValue{});
+  visit("time_deck", l.bottom, AnyValue{});
+  visit("log", l.log, AnyValue{});
+  visit("arrangement", l.arrangement, AnyValue{});
+  visit("looks", l.looks, AnyValue{});
 }
 
 template <typename T, typename Visit>
 requires std::is_same_v<std::remove_const_t<T>, Layout>
 void visit_fields(T& l, Visit&& visit) {
-  visit("left_panel", l.left, AnyValue{});
-  visit("inspector", l.right, AnyValue{});
-  visit("time_deck", l.bottom, AnyValue{});
-  visit("log", l.log, AnyValue{});
+  visit_shown(l, visit);
   visit("all_parameters", l.all_parameters, AnyValue{});
   visit("maximised", l.maximised, AnyValue{});
-  visit("main_row", l.main_row, AnyValue{});
 }
 
 template <typename T, typename Visit>
@@ -75,21 +95,11 @@ template <typename T, typename Visit>
 requires std::is_same_v<std::remove_const_t<T>, views::Selection>
 void visit_fields(T& s, Visit&& visit) {
   constexpr FieldRange index{0, 1 << 16};
+  visit_look(s, visit);
   visit("layer", s.layer, index);
   visit("kv_head", s.kv_head, index);
   visit("token", s.token, FieldRange{-1, kMaxPositions});
   visit("q", s.q, FieldRange{0, kMaxPositions});
-  visit("colour", s.colour, Named{kColourNames});
-  visit("metric", s.metric, Named{metric_names()});
-  visit("metric_chosen", s.metric_chosen, AnyValue{});
-  visit("map_compare", s.map.compare, Named{kCompareNames});
-  visit("map_sorted", s.map.sort, AnyValue{});
-  visit("map_by_layer", s.map.by_layer, AnyValue{});
-  visit("map_fit", s.map.fit, AnyValue{});
-  visit("map_lock", s.map.lock, AnyValue{});
-  visit("map_range", s.map.clip, AnyValue{});
-  visit("map_range_b", s.map.clip_b, AnyValue{});
-  visit("map_aggregate", s.map.aggregate, Named{kAggregateNames});
   visit("heads", s.heads, AnyValue{});
   visit("runs", s.runs, FieldRange{1, 1 << 30});
   visit("board_heads", s.board.global, AnyValue{});
@@ -111,7 +121,6 @@ void visit_fields(T& s, Visit&& visit) {
   visit("study_interval", s.study.interval, Named{kIntervalNames});
   visit("study_point", s.study.point, FieldRange{-1, 1 << 24});
   visit("study_piece", s.study.piece, FieldRange{0, 1 << 24});
-  visit("layers", s.layers, AnyValue{});
   visit("at_edge", s.at_edge, AnyValue{});
   if (!s.at_edge) visit("view", s.view, FieldRange{0, kMaxPositions});  // else it moves with the run by itself
   visit("rows", s.rows, FieldRange{0, kMaxPositions});

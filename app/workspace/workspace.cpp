@@ -267,13 +267,8 @@ void Workspace::clear() {
 
 nlohmann::json Workspace::state() const {
   const UndoHistory& history = undo_.history();
-  return {{"number", folder_.number()},
-          {"restoring", !read_ || restore_.busy()},
-          {"saved", saved() && keeps_all()},
-          {"steps", history.steps()},
-          {"undo", history.undo_label()},
-          {"redo", history.redo_label()},
-          {"layout", to_json(history.present())["sizes"]}};
+  return {{"number", folder_.number()}, {"restoring", !read_ || restore_.busy()}, {"saved", saved() && keeps_all()},
+          {"steps", history.steps()},   {"undo", history.undo_label()},           {"redo", history.redo_label()}};
 }
 
 }  // namespace kvscope::app

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/workspace/field_json.h"
+#include "app/workspace/look_scope.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/study/measure/retention_metrics.h"
 
@@ -109,6 +110,7 @@ WorkspaceState capture_state(const Session& session, const Layout& layout, const
                        .removed = session.runs().removed_ids(),
                        .layout = layout,
                        .appearance = appearance};
+  swap_look(state.selection, state.layout), state.layout.look_of.clear();
   state.selection.hovered_token = -1;
   forget_what_is_not_seen(state);
   const bool same = previous && *previous->prompt == now.prompt;
@@ -117,6 +119,8 @@ WorkspaceState capture_state(const Session& session, const Layout& layout, const
 }
 
 void apply_state(const WorkspaceState& state, Session& session, Layout& layout, Appearance& appearance) {
+  const std::string look_of = layout.look_of;  // of a scope that Undo was called in: its view is drawn on
+  swap_look(session.selection(), layout);
   layout = state.layout;
   appearance = state.appearance;
   if (session.runs().set_removed(state.removed)) session.traces().read_on();
@@ -128,12 +132,16 @@ void apply_state(const WorkspaceState& state, Session& session, Layout& layout, 
     session.next_run().set({state.parameters, *state.prompt});
   take_selection(state.selection, session.selection());
   session.runs().clamp_selection();
+  layout.look_of = look_of;
+  swap_look(session.selection(), layout);
 }
 
 nlohmann::json to_json(const WorkspaceState& state) {
-  return {{"parameters", parameters_json(state)},      {"selection", fields_json(state.selection)},
-          {"shown", {{"a", state.a}, {"b", state.b}}}, {"removed", state.removed},
-          {"layout", fields_json(state.layout)},       {"sizes", fields_json(state.layout.sizes)}};
+  return {{"parameters", parameters_json(state)},
+          {"selection", fields_json(state.selection)},
+          {"shown", {{"a", state.a}, {"b", state.b}}},
+          {"removed", state.removed},
+          {"layout", fields_json(state.layout)}};
 }
 
 WorkspaceState state_from_json(const nlohmann::json& json, const std::string& file) {
@@ -143,7 +151,6 @@ WorkspaceState state_from_json(const nlohmann::json& json, const std::string& fi
   read_fields(object, "selection", state.selection);
   read_runs(object, state);
   read_fields(object, "layout", state.layout);
-  read_fields(object, "sizes", state.layout.sizes);
   return state;
 }
 

@@ -31,8 +31,7 @@ WorkspaceState capture_state(const Session& session, const Layout& layout, const
 /// stay. What is the same already is not touched: no prompt is counted again, no preview computed.
 void apply_state(const WorkspaceState& state, Session& session, Layout& layout, Appearance& appearance);
 
-/// Layout and parameters, not the appearance, which is a setting: {"parameters", "selection", "shown", "removed", "layout",
-/// "sizes"}.
+/// Layout and parameters, not the appearance, which is a setting: {"parameters", "selection", "shown", "removed", "layout"}.
 nlohmann::json to_json(const WorkspaceState& state);
 /// Throws Error for anything that to_json() would not have written; what is missing has its default.
 WorkspaceState state_from_json(const nlohmann::json& json, const std::string& file);

@@ -132,10 +132,13 @@ TEST_CASE("A layout says which views stand beside each other, and each can be ch
   CHECK(row() == Ids{"layer_head_map", "run_curves", "metric_by_layer"});
   program.commands.execute("view.toggle_layer_head_map");
   program.commands.execute("view.toggle_run_curves");
-  program.commands.execute("view.toggle_metric_by_layer");  // the last one stays
-  CHECK(row() == Ids{"metric_by_layer"});
-  CHECK_THROWS_WITH(program.commands.execute("view.show", {{"view", "token_strip"}}),
-                    Catch::Contains("one of layer_head_map, cache_timeline"));
+  program.commands.execute("view.toggle_metric_by_layer");
+  CHECK(row().empty());
+  program.commands.execute("view.toggle_token_strip");
+  program.commands.execute("view.show", {{"view", "run_curves"}});  // where nothing is left to put it beside
+  CHECK(row() == Ids{"run_curves"});
+  CHECK_THROWS_WITH(program.commands.execute("view.show", {{"view", "inspector"}}),
+                    Catch::Contains("one of token_strip, layer_head_map, cache_timeline"));
   for (const LayoutPreset& layout : layout_presets()) {
     program.ui.maximised = "token_strip";
     program.commands.execute("layout." + std::string(layout.name));
@@ -168,20 +171,21 @@ TEST_CASE("A layout of one's own has what was on show when it was saved, and tak
   program.commands.execute("view.right");
   program.commands.execute("layout.save", {{"name", "  wide \n"}});
   REQUIRE(own.size() == 1);
-  CHECK(own[0] == OwnLayout{"wide", true, false, true, {"layer_head_map", "run_curves"}});
+  const Arrangement wide = arrangement_of({"layer_head_map", "run_curves"});
+  CHECK(own[0] == OwnLayout{"wide", true, false, true, false, wide, {}});
 
   program.commands.execute("layout.explore");
   program.ui.maximised = "token_strip";
   program.commands.execute("layout.apply", {{"name", "wide"}});
   CHECK_FALSE(program.ui.right);
   CHECK(program.ui.maximised.empty());
-  CHECK(program.ui.main_row == own[0].main_row);
+  CHECK(program.ui.arrangement == wide);
   CHECK_FALSE(program.ui.layouts);  // it was chosen from the list
 
   program.commands.execute("layout.paper");
   program.commands.execute("layout.save", {{"name", "wide"}});
   REQUIRE(own.size() == 1);
-  CHECK(own[0].main_row == std::vector<std::string>{"layer_head_map", "metric_by_layer"});
+  CHECK(own[0].arrangement == arrangement_of({"layer_head_map", "metric_by_layer"}));
   CHECK_THROWS_WITH(program.commands.execute("layout.remove", {{"name", "tall"}}), Catch::Contains("one of \"wide\""));
   CHECK_THROWS_WITH(program.commands.execute("layout.save", {{"name", " "}}), Catch::Contains("a name for the layout"));
   CHECK_THROWS_WITH(program.commands.execute("layout.save", {{"name", std::string(61, 'x')}}),

@@ -126,7 +126,7 @@ TEST_CASE(
 TEST_CASE("The layout of the head board has the study's view where a study is open, and no empty one where none is") {
   test::Program program;
   program.run("layout.allocate");
-  CHECK(program.ui.main_row == std::vector<std::string>{"head_board", "comparison"});
+  CHECK(program.ui.arrangement == app::arrangement_of({"head_board", "comparison"}));
   program.run("layout.study");
-  CHECK(program.ui.main_row == std::vector<std::string>{"study", "layer_head_map"});
+  CHECK(program.ui.arrangement == app::arrangement_of({"study", "layer_head_map"}));
 }

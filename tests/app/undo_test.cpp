@@ -87,9 +87,11 @@ void do_something(Program& program, Random& random) {
   } catch (const Error&) {
   }
   if (below(3) == 0) program.now += milliseconds(below(1500));
-  if (below(10) == 0) {  // a hand at a splitter
+  if (below(10) == 0) {  // a hand at a divider
     program.workspace.undo().set_gesture(random.below(1000) + 1);
-    for (int i = below(4); i >= 0; --i) program.ui.sizes.left += 1, program.workspace.undo().observe();
+    for (int i = below(4); i >= 0; --i)
+      program.ui.arrangement.docked.share = 0.2f + 0.01f * static_cast<float>(below(50)),
+      program.workspace.undo().observe();
     program.workspace.undo().set_gesture(0);
   }
 }

@@ -236,6 +236,6 @@ WINDOW_TEST("Views over a view puts another in its place or beside it, and a nar
   window.key("F3");
   window.frames(3);
   CHECK(window.text("frame_times").starts_with("CPU per frame, last "));
-  const auto line = window.rect("frame_times"), views = window.rect("split.right");
+  const auto line = window.rect("frame_times"), views = window.rect("split.inspector");
   CHECK(line[1] >= views[1] + views[3]);  // it covers nothing
 }

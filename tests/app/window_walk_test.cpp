@@ -221,7 +221,8 @@ class Walk {
 /// What Undo answers for.
 json undone_part(const json& state) {
   json part = {{"parameters", state["parameters"]}, {"selection", state["selection"]}, {"pins", state["pins"]}};
-  for (const char* name : {"maximised", "main_row", "left", "right", "bottom", "log", "dark", "colours", "zoom"})
+  for (const char* name :
+       {"maximised", "arrangement", "looks", "left", "right", "bottom", "log", "dark", "colours", "zoom"})
     part["ui"][name] = state["ui"][name];
   return part;
 }

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "app/command/app_commands.h"
+#include "app/command/layouts.h"
 #include "app/workspace/settings.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
@@ -129,7 +130,9 @@ TEST_CASE("The next start has parameters, selection, A and B, layout and runs as
     first.session.selection().board = {.global = {{1, 1}}, .rule = "d", .share = 0.375, .seed = 9, .context = 4096};
     first.session.selection().play = {.on = true, .speed = 120, .loop = true};
     first.session.files().set_place("/some/place");
-    first.ui.left = false, first.ui.log = true, first.ui.sizes.strip = 0.3f, first.ui.sizes.cuts_main = {0.25f};
+    first.ui.left = false, first.ui.log = true, first.ui.arrangement.docked.share = 0.3f;
+    first.ui.looks[open_another(first.ui, first.session.selection(), "layer_head_map")].look.metric = Metric::density;
+    open_floating(first.ui.arrangement, "cache_timeline", 0.1f, 0.2f, 0.3f, 0.4f);
     first.ui.maximised = "token_strip";
     state = first.state();
     for (const RunEntry& entry : first.session.runs().all()) runs.push_back(entry.run);
@@ -306,8 +309,9 @@ TEST_CASE(
                                                                   {"/state/parameters/sampling/top_p", 7},
                                                                   {"/state/selection/layer", "x"},
                                                                   {"/state/selection/metric", "no such"},
-                                                                  {"/state/sizes/strip", 1e9},
-                                                                  {"/state/sizes/cuts_main", {2}},
+                                                                  {"/state/layout/arrangement/docked/share", 7},
+                                                                  {"/state/layout/arrangement/docked/across", {2}},
+                                                                  {"/state/layout/looks", {2}},
                                                                   {"/state/layout/log", 1},
                                                                   {"/state/shown/a", -1},
                                                                   {"/runs/0/id", 0},
@@ -493,8 +497,15 @@ TEST_CASE(
 TEST_CASE(
     "Layouts of one's own are settings: each comes back as it was saved, and what is none is refused by its field") {
   const test::TemporaryFolder folder;
-  const std::vector<OwnLayout> saved = {{"wide", true, false, true, {"layer_head_map", "run_curves"}},
-                                        {"Größe \"2\"", false, true, false, {"cache_timeline"}}};
+  const std::vector<OwnLayout> saved = {
+      {"wide", true, false, true, true, arrangement_of({"layer_head_map", "run_curves"}), {}},
+      {"Größe \"2\"",
+       false,
+       true,
+       false,
+       false,
+       arrangement_of({"cache_timeline", "cache_timeline.2"}),
+       {{"cache_timeline.2", {.own_head = true, .layer = 3, .kv_head = 1}}}}};
   {
     Start first(folder.path());
     first.ui.own_layouts = saved;
@@ -510,8 +521,13 @@ TEST_CASE(
   };
   CHECK(refused("3").find("not a list of at most 20 layouts") != std::string::npos);
   CHECK(refused(R"([{"name": "", "main_row": []}])").find("own_layouts.name") != std::string::npos);
-  CHECK(refused(R"([{"name": "a", "main_row": [1]}])").find("not a list of views") != std::string::npos);
-  CHECK(refused(R"([{"name": "a"}])").find("not a list of views") != std::string::npos);
+  CHECK(refused(R"([{"name": "a", "arrangement": {"docked": {"across": []}}}])").find("has not two parts") !=
+        std::string::npos);
+  CHECK(
+      refused(R"([{"name": "a", "arrangement": {"docked": {"tabs": ["study", "study"]}}}])").find("\"study\" twice") !=
+      std::string::npos);
+  CHECK(refused(R"([{"name": "a", "main_row": [1]}])").find("not a list of texts") != std::string::npos);
+  CHECK(refused(R"([{"name": "a"}])").find("a layout without an arrangement") != std::string::npos);
   CHECK(refused(R"([{"name": "a", "main_row": []}, {"name": "a", "main_row": []}])").find("\"a\" twice") !=
         std::string::npos);
 }
@@ -679,7 +695,7 @@ TEST_CASE("A state that was written and read is the same state") {
   Start start{fs::path()};
   start.session.next_run().set_policy(PolicySpec::parse("sp-kv:threshold=0.3"));
   start.session.selection().q = 12;
-  start.ui.sizes.cuts_strip = {0.1f, 0.7f};
+  start.ui.arrangement.docked.share = 0.7f;
   WorkspaceState state = capture_state(start.session, start.ui, start.ui);
   state.removed = {3, 8};
   state.a = 4;
@@ -689,19 +705,15 @@ TEST_CASE("A state that was written and read is the same state") {
   CHECK(state_from_json(to_json(state), "w") == state);
 }
 
-TEST_CASE("A splitter at the end of its way is within its range when it is read again") {
+TEST_CASE("A layout of a program that had a row of views opens with these views in the row") {
   WorkspaceState state;
   state.prompt = std::make_shared<const std::string>();
   state.parameters = NextRun::defaults();
-  for (const bool far : {false, true}) {
-    CockpitSizes& sizes = state.layout.sizes;
-    sizes.strip = far ? 0.8f : 0.2f;  // as the splitter clamps it: 0.8 as a float is more than 0.8
-    sizes.left = far ? 620.f : 260.f, sizes.right = far ? 640.f : 220.f;
-    sizes.cuts_main = {far ? 1.f : 0.f};
-    const json written = json::parse(to_json(state).dump());
-    CHECK(state_from_json(written, "w") == state);
-  }
-  json beyond = to_json(state);
-  beyond["sizes"]["strip"] = 0.81;
-  CHECK_THROWS_AS(state_from_json(beyond, "w"), Error);
+  json old = to_json(state);
+  old["layout"].erase("arrangement"), old["layout"].erase("looks");
+  old["layout"]["main_row"] = {"run_curves", "study"};
+  old["sizes"] = {{"left", 372}, {"cuts_main", {0.5}}};
+  CHECK(state_from_json(old, "w").layout.arrangement == arrangement_of({"run_curves", "study"}));
+  old["layout"]["main_row"] = json::array();
+  CHECK(state_from_json(old, "w").layout == Layout());
 }

@@ -476,8 +476,8 @@ TEST_CASE("Frames of every view over a live run of 36 x 8 x 131072", "[.bench]")
     timed("frame", [&] {
       window.draw_once([&] {
         for (const auto& view : views) {
-          ImGui::BeginChild(view->id(), {380, 800});
-          timed(view->id(), [&] { view->draw(context); });
+          ImGui::BeginChild(view->kind(), {380, 800});
+          timed(view->kind(), [&] { view->draw(context); });
           ImGui::EndChild();
           ImGui::SameLine();
         }

@@ -196,8 +196,8 @@ TEST_CASE("textures are uploaded when what they show changed, and only then") {
   ViewContext context{&a, nullptr, &selection, nullptr};
   const auto draw_all = [&] {
     for (const auto& view : views) {
-      ImGui::PushID(view->id());
-      ImGui::BeginChild(view->id(), {780, 400});
+      ImGui::PushID(view->kind());
+      ImGui::BeginChild(view->kind(), {780, 400});
       view->draw(context);
       ImGui::EndChild();
       ImGui::PopID();

@@ -1,5 +1,7 @@
 #include "views/frame/item_registry.h"
 
+#include <algorithm>
+
 namespace kvscope::views {
 
 std::string ItemRegistry::Item::id() const {
@@ -9,9 +11,18 @@ std::string ItemRegistry::Item::id() const {
   return id;
 }
 
+void ItemRegistry::set_scope(const std::string& scope) {
+  const auto known = std::ranges::find(scopes_, scope);
+  scope_ = static_cast<std::size_t>(known - scopes_.begin());
+  if (known == scopes_.end()) scopes_.push_back(scope);
+}
+
 std::optional<ItemRect> ItemRegistry::find(std::string_view id) const {
   for (const Item& item : items_) {
-    if (id.starts_with(item.prefix) && item.id() == id) return item.rect;
+    const std::string& scope = scopes_[item.scope];
+    if (!id.starts_with(scope)) continue;
+    const std::string_view rest = id.substr(scope.size());
+    if (rest.starts_with(item.prefix) && item.id() == rest) return item.rect;
   }
   return std::nullopt;
 }
@@ -25,7 +36,7 @@ std::optional<std::string> ItemRegistry::text(std::string_view id) const {
 
 std::vector<std::string> ItemRegistry::ids() const {
   std::vector<std::string> ids;
-  for (const Item& item : items_) ids.push_back(item.id());
+  for (const Item& item : items_) ids.push_back(scopes_[item.scope] + item.id());
   return ids;
 }
 

@@ -20,17 +20,19 @@ struct ItemRect {
 class ItemRegistry {
  public:
   /// Forgets the items of the frame before. Call where ImGui::NewFrame() is called.
-  void begin_frame() { items_.clear(), made_up_.clear(), texts_.clear(); }
+  void begin_frame() { items_.clear(), made_up_.clear(), texts_.clear(), scopes_ = {""}, scope_ = 0; }
+  /// Ids that are added from here on begin with it, "layer_head_map.2:"; empty: with nothing more.
+  void set_scope(const std::string& scope);
   /// An id that was put together, kept for the frame.
   void add(std::string id, ItemRect rect) { add(made_up_.emplace_back(std::move(id)).c_str(), rect); }
   /// `prefix` must outlive the frame: a string literal. The id is "prefix", "prefix.i" or "prefix.i.j".
-  void add(const char* prefix, ItemRect rect) { items_.push_back({prefix, -1, -1, rect}); }
-  void add(const char* prefix, int i, ItemRect rect) { items_.push_back({prefix, i, -1, rect}); }
-  void add(const char* prefix, int i, int j, ItemRect rect) { items_.push_back({prefix, i, j, rect}); }
+  void add(const char* prefix, ItemRect rect) { items_.push_back({prefix, -1, -1, scope_, rect}); }
+  void add(const char* prefix, int i, ItemRect rect) { items_.push_back({prefix, i, -1, scope_, rect}); }
+  void add(const char* prefix, int i, int j, ItemRect rect) { items_.push_back({prefix, i, j, scope_, rect}); }
 
   /// What is written there, for tests to read.
   void add_text(std::string id, ItemRect rect, std::string text) {
-    texts_.emplace_back(id, std::move(text));
+    texts_.emplace_back(scopes_[scope_] + id, std::move(text));
     add(std::move(id), rect);
   }
 
@@ -45,11 +47,14 @@ class ItemRegistry {
   struct Item {
     const char* prefix;
     int i, j;
+    std::size_t scope;
     ItemRect rect;
     std::string id() const;
   };
   std::vector<Item> items_;
   std::vector<std::pair<std::string, std::string>> texts_;
+  std::vector<std::string> scopes_ = {""};
+  std::size_t scope_ = 0;
   std::deque<std::string> made_up_;  // which does not move what it holds
 };
 

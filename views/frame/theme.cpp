@@ -119,6 +119,7 @@ void apply_theme(const Theme& theme) {
   style.FrameRounding = style.PopupRounding = style.GrabRounding = style.TabRounding = 4;
   style.ScrollbarRounding = 6;
   style.ScrollbarSize = 11;
+  style.DockingSeparatorSize = 6;
   style.FramePadding = {8, 4};
   style.ItemSpacing = {8, 6};
   style.ItemInnerSpacing = {6, 4};
@@ -157,12 +158,18 @@ void apply_theme(const Theme& theme) {
   set(ImGuiCol_Header, mix(p.panel, p.accent, 0.22));
   set(ImGuiCol_HeaderHovered, mix(p.panel, p.accent, 0.30));
   set(ImGuiCol_HeaderActive, mix(p.panel, p.accent, 0.38));
-  set(ImGuiCol_Separator, p.border);
+  set(ImGuiCol_Separator, p.background);  // between docked views a gap, until it is pointed at
   set(ImGuiCol_SeparatorHovered, p.accent);
   set(ImGuiCol_SeparatorActive, p.accent);
   set(ImGuiCol_Tab, p.background);
   set(ImGuiCol_TabHovered, mix(p.panel, p.accent, 0.30));
   set(ImGuiCol_TabSelected, p.panel);
+  set(ImGuiCol_TabDimmed, p.background);
+  set(ImGuiCol_TabDimmedSelected, p.panel);
+  set(ImGuiCol_TabSelectedOverline, p.accent);
+  set(ImGuiCol_TabDimmedSelectedOverline, p.border);
+  set(ImGuiCol_DockingPreview, p.accent, 110);
+  set(ImGuiCol_DockingEmptyBg, p.background);
   set(ImGuiCol_NavCursor, p.accent);
   set(ImGuiCol_TableHeaderBg, p.raised);
   set(ImGuiCol_TableBorderStrong, p.border);

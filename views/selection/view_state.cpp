@@ -13,6 +13,15 @@ Cursor cursor(const Selection& selection, const RunRecord& run) {
           .q = std::clamp(selection.q.value_or(last), 0, last)};
 }
 
+ViewLook look_of(const Selection& s) {
+  return {.colour = s.colour, .metric = s.metric, .metric_chosen = s.metric_chosen, .map = s.map, .layers = s.layers};
+}
+
+void set_look(Selection& s, const ViewLook& look) {
+  s.colour = look.colour, s.metric = look.metric, s.metric_chosen = look.metric_chosen;
+  s.map = look.map, s.layers = look.layers;
+}
+
 void choose_metric(Selection& selection, Metric metric) {
   if (selection.metric != metric) {
     selection.map.clip = selection.map.clip_b = {};

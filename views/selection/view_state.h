@@ -41,6 +41,7 @@ struct MapLook {
   bool lock = true;                               // A and B by one scale
   ScaleClip clip, clip_b;                         // the thumbs; B's where it has a separate scale
   Aggregate aggregate = Aggregate::median;        // over the runs of a set
+  bool operator==(const MapLook&) const = default;
 };
 
 /// A choice of global heads that is being made.
@@ -52,7 +53,18 @@ struct HeadBoard {
   int context = 0;      // tokens: the length at which bytes are said; 0: the model's own
 };
 
-/// One selection for every view: what is hovered or clicked in one is marked in all. Plain data.
+/// How one view shows what it shows. A view that is open twice has two of them.
+struct ViewLook {
+  ColourMode colour = ColourMode::state;
+  Metric metric = Metric::density;
+  bool metric_chosen = false;  // by a person; until then the map may take one that varies
+  MapLook map;
+  bool layers = false;  // the strip has layers as rows instead of flowing text
+  bool operator==(const ViewLook&) const = default;
+};
+
+/// One selection for every view: what is hovered or clicked in one is marked in all. Plain data. Its look is that of the
+/// first view of each kind.
 struct Selection {
   int layer = 0;
   int kv_head = 0;
@@ -62,23 +74,25 @@ struct Selection {
   bool hover_told = false;  // by a view in this frame
   ColourMode colour = ColourMode::state;
   Metric metric = Metric::density;
-  bool metric_chosen = false;  // by a person; until then the map may take one that varies
+  bool metric_chosen = false;
   MapLook map;
   HeadSet heads;  // that were marked on the map; empty: none, and every view is about all
   HeadBoard board;
   StudyLook study;
-  std::vector<int> runs;                 // a set, by ascending id, that maps and distributions are of; empty: A alone
-  TokenSpan view;                        // queries and tokens that timeline, strip and deck show; empty: the whole run
-  bool at_edge = false;                  // `view` moves with the end of a run that goes on
-  TokenSpan rows;                        // tokens of the timeline's other axis; empty: all
-  TokenSpan brush;                       // a range that was marked; empty: none
-  bool layers = false;                   // the strip has layers as rows instead of flowing text
+  std::vector<int> runs;  // a set, by ascending id, that maps and distributions are of; empty: A alone
+  TokenSpan view;         // queries and tokens that timeline, strip and deck show; empty: the whole run
+  bool at_edge = false;   // `view` moves with the end of a run that goes on
+  TokenSpan rows;         // tokens of the timeline's other axis; empty: all
+  TokenSpan brush;        // a range that was marked; empty: none
+  bool layers = false;
   PinnedTexts pins;                      // of all texts, also of those that are not on show
   std::map<int, std::string> run_notes;  // by run id
   std::string find;  // what is searched for, as engine/core/study/measure/token_query.h reads it; empty: nothing
   Playback play;
 };
 
+ViewLook look_of(const Selection& selection);
+void set_look(Selection& selection, const ViewLook& look);
 /// Takes a metric because somebody asked for it: thumbs that were set for the one before go, and one without a natural maximum
 /// opens on a scale that fits its values.
 void choose_metric(Selection& selection, Metric metric);

@@ -1,32 +1,22 @@
-#include "app/workspace/own_layouts_json.h"
+#include "app/workspace/layout_json.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "engine/core/support/error.h"
-#include "engine/core/support/json_file.h"
+#include "app/workspace/field_json.h"
 
 namespace kvscope::app {
 namespace {
 
-constexpr std::size_t kMaxViews = 16;
+constexpr std::size_t kMaxLooks = 100;
 
 OwnLayout layout_from(const nlohmann::json& value, const std::string& file) {
   const JsonObject object(value, file, "own_layouts.");
-  OwnLayout layout{.name = object.text("name"),
-                   .left = object.boolean_or("left_panel", true),
-                   .right = object.boolean_or("inspector", true),
-                   .bottom = object.boolean_or("time_deck", true),
-                   .main_row = {}};
+  OwnLayout layout{.name = object.text("name"), .arrangement = {}, .looks = {}};
   if (layout.name.empty() || layout.name.size() > kMaxLayoutName)
     throw Error({.file = file, .where = "own_layouts.name", .found = in_quotes(layout.name)});
-  const nlohmann::json row = value.value("main_row", nlohmann::json());
-  if (!row.is_array() || row.size() > kMaxViews)
-    throw Error({.file = file, .where = "own_layouts.main_row", .found = "not a list of views"});
-  for (const auto& view : row) {
-    if (!view.is_string()) throw Error({.file = file, .where = "own_layouts.main_row", .found = "not a list of views"});
-    layout.main_row.push_back(view.get<std::string>());
-  }
+  if (!object.has("arrangement") && !object.has("main_row"))
+    throw Error({.file = file, .where = "own_layouts", .found = "a layout without an arrangement"});
+  visit_shown(layout, ReadField{object});
   return layout;
 }
 
@@ -35,11 +25,9 @@ OwnLayout layout_from(const nlohmann::json& value, const std::string& file) {
 nlohmann::json own_layouts_json(const std::vector<OwnLayout>& layouts) {
   nlohmann::json list = nlohmann::json::array();
   for (const OwnLayout& layout : layouts) {
-    list.push_back({{"name", layout.name},
-                    {"left_panel", layout.left},
-                    {"inspector", layout.right},
-                    {"time_deck", layout.bottom},
-                    {"main_row", layout.main_row}});
+    nlohmann::json object = {{"name", layout.name}};
+    visit_shown(layout, WriteField{object});
+    list.push_back(std::move(object));
   }
   return list;
 }
@@ -56,6 +44,22 @@ std::vector<OwnLayout> own_layouts_from(const nlohmann::json& list, const std::s
       throw Error({.file = file, .where = "own_layouts", .found = in_quotes(layouts.back().name) + " twice"});
   }
   return layouts;
+}
+
+nlohmann::json looks_json(const InstanceLooks& looks) {
+  nlohmann::json object = nlohmann::json::object();
+  for (const auto& [id, look] : looks) object[id] = fields_json(look);
+  return object;
+}
+
+InstanceLooks looks_from(const nlohmann::json& json, const std::string& file) {
+  if (!json.is_object() || json.size() > kMaxLooks)
+    throw Error(
+        {.file = file, .where = "looks", .found = "not looks of at most " + std::to_string(kMaxLooks) + " views"});
+  const JsonObject object(json, file, "looks.");
+  InstanceLooks looks;
+  for (const auto& [id, value] : json.items()) read_fields(object, id, looks[id]);
+  return looks;
 }
 
 }  // namespace kvscope::app
