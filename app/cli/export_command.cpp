@@ -1,4 +1,4 @@
-// kvscope export: a run of a trace, or a study, as CSV, netCDF or NumPy arrays.
+// kvscope export: a run of a trace, or a study, as CSV or netCDF.
 
 #include <filesystem>
 #include <optional>
@@ -16,17 +16,13 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kExportOptions[] = {
-    {"o", "FILE", "file to write: .csv (one table), .nc (netCDF-4) or .npz (NumPy; traces only)"},
+    {"o", "FILE", "file to write: .csv (one table) or .nc (netCDF-4)"},
     {"overwrite", "", "overwrite FILE if it exists"},
     {"run", "N", "which run of the trace (0)"},
     {"what", "NAME,...",
-     "for traces: lifetimes, scores, contests, tokens, metrics, output_error (.csv: lifetimes,scores,tokens; others: "
-     "all)"},
+     "for traces: lifetimes, scores, contests, tokens, metrics, output_error (.csv: lifetimes,scores,tokens; .nc: all)"},
     {"json", "", "one object: file, run, bytes"},
 };
-
-void (*const kToNetcdf)(const RunRecord&, const std::set<ExportPart>&, const std::filesystem::path&,
-                        bool) = export_netcdf;
 
 /// Nothing for a trace, and for what is neither, which is told as the trace that it should have been.
 std::optional<StudyTable> study_of(const std::filesystem::path& path) {
@@ -41,9 +37,8 @@ std::optional<StudyTable> study_of(const std::filesystem::path& path) {
 
 std::filesystem::path target_of(const Arguments& arguments) {
   const std::filesystem::path path = arguments.text("o");
-  const auto extension = path.extension();
-  if (extension != ".csv" && extension != ".npz" && extension != ".nc")
-    usage_error("-o", path.empty() ? "not given" : in_quotes(path.string()), "a name that ends in .csv, .nc or .npz");
+  if (path.extension() != ".csv" && path.extension() != ".nc")
+    usage_error("-o", path.empty() ? "not given" : in_quotes(path.string()), "a name that ends in .csv or .nc");
   const std::filesystem::path inputs[] = {arguments.positionals()[0]};
   writable_target(path, arguments.has("overwrite"), inputs, kOverwriteHint);
   return path;
@@ -53,8 +48,6 @@ void export_study(const Arguments& arguments, const StudyTable& study, const std
   for (const char* option : {"run", "what"})
     if (arguments.has(option))
       usage_error(dashed(option), "given for a study", "a trace; leave this option out for a study");
-  if (path.extension() == ".npz")
-    usage_error("-o", in_quotes(path.string()), "a name that ends in .csv or .nc for a study");
   const bool replace = arguments.has("overwrite");
   if (path.extension() == ".nc") return export_netcdf(study, path, replace);
   write_file_atomic(path, study_csv(study), replace);
@@ -64,8 +57,8 @@ void export_run(const Arguments& arguments, const RunRecord& run, const std::fil
   const bool csv = path.extension() == ".csv";
   const auto parts = parse_export_parts(arguments.text(
       "what", csv ? "lifetimes,scores,tokens" : "lifetimes,scores,contests,tokens,metrics,output_error"));
-  const auto write = csv ? export_csv : path.extension() == ".npz" ? export_npz : kToNetcdf;
-  write(run, parts, path, arguments.has("overwrite"));
+  const bool replace = arguments.has("overwrite");
+  csv ? export_csv(run, parts, path, replace) : export_netcdf(run, parts, path, replace);
 }
 
 int export_file(const Arguments& arguments) {
@@ -90,11 +83,11 @@ int export_file(const Arguments& arguments) {
 
 extern const CommandSpec export_command = {
     "export",
-    "TRACE|STUDY -o FILE.csv|FILE.nc|FILE.npz [--run N] [--what NAME,...]",
-    "write a run or a study as CSV, netCDF or NumPy arrays",
+    "TRACE|STUDY -o FILE.csv|FILE.nc [--run N] [--what NAME,...]",
+    "write a run or a study as CSV or netCDF",
     "CSV is in long form with a header line: layer,kv_head,token,text,evict_at,score,future_mass,eviction_verdict; "
-    "cells without a value are empty. NC opens with xarray.open_dataset; its attributes describe the run. NPZ has "
-    "one array per quantity, series as [layer, kv_head, token]. evict_at is the first query position that no longer "
+    "cells without a value are empty. NC opens with xarray.open_dataset; it has "
+    "one array per quantity, series as [layer, kv_head, token], and its attributes describe the run. evict_at is the first query position that no longer "
     "sees the token: 2147483647 means never, 2147483646 still in the window when the run ended. See "
     "docs/how-to/export-data.md for recipes.",
     "  kvscope export a.h5 -o a.csv\n"

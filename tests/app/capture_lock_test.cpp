@@ -177,7 +177,7 @@ TEST_CASE("What a command reads is never what it writes") {
   CHECK_FALSE(fs::exists(folder / "d.svg"));
 }
 
-TEST_CASE("figure replaces none of its five files unless told to, and leaves what is the same") {
+TEST_CASE("figure replaces none of its four files unless told to, and leaves what is the same") {
   const TemporaryFolder folder;
   write_prompts(folder);
   const std::string whole = undisturbed(folder).string();
@@ -186,7 +186,7 @@ TEST_CASE("figure replaces none of its five files unless told to, and leaves wha
     words.insert(words.end(), more.begin(), more.end());
     return kvscope_run(words);
   };
-  const std::string name = GENERATE("a.svg", "a.csv", "a.npz", "a.json", "a.tex");
+  const std::string name = GENERATE("a.svg", "a.csv", "a.json", "a.tex");
   std::ofstream(folder / name) << "precious";
   check_error_line(figure("a.svg"), 2, name + ": it exists; hint: --overwrite replaces it");
   CHECK(read_text(folder / name) == "precious");

@@ -70,7 +70,7 @@ TEST_CASE("capture --skip-bad records what cannot be decoded as failed, and --re
     CHECK(read_text(trace) == before);
   }
   CHECK(kvscope_run({"inspect", trace.string()}).exit_code == 0);
-  CHECK(kvscope_run({"export", trace.string(), "--run", "1", "-o", (folder / "1.npz").string()}).exit_code == 0);
+  CHECK(kvscope_run({"export", trace.string(), "--run", "1", "-o", (folder / "1.csv").string()}).exit_code == 0);
   CHECK(kvscope_run({"heads", trace.string(), "--strategy", "b"}).exit_code == 0);
   CHECK(
       kvscope_run({"figure", "--preset", "kvpop-fig8", trace.string(), "-o", (folder / "8.svg").string()}).exit_code ==

@@ -54,7 +54,7 @@ RunRecord some_run() { return test::random_run(6, {.n_layers = 3, .output_error 
 
 void write_exports(const TemporaryFolder& folder) {
   save_trace(folder / "a.h5", some_run(), false);
-  for (const char* name : {"a.nc", "a.csv", "a.npz"}) {
+  for (const char* name : {"a.nc", "a.csv"}) {
     const auto result = kvscope_run({"export", (folder / "a.h5").string(), "-o", (folder / name).string()});
     INFO(result.err);
     REQUIRE(result.exit_code == 0);
@@ -132,7 +132,7 @@ TEST_CASE("recipes: pandas reads the flat table, whatever words the tokens are")
         nlohmann::json{"layer", "kv_head", "token", "text", "evict_at", "score", "future_mass", "eviction_verdict"});
 }
 
-TEST_CASE("export: a netCDF file keeps its rules, has the arrays of the npz, and is the same twice") {
+TEST_CASE("export: a netCDF file keeps its rules, and is the same twice") {
   if (!imports("h5py, numpy")) return test::skip("no Python with h5py (set KVSCOPE_PYTHON)");
   const TemporaryFolder folder;
   write_exports(folder);
@@ -141,7 +141,7 @@ TEST_CASE("export: a netCDF file keeps its rules, has the arrays of the npz, and
   CHECK(test::read_text(folder / "a.nc") == test::read_text(folder / "b.nc"));
   const auto ran = test::run({.argv = {python(), "-c", R"(
 import h5py, numpy as np
-f, z = h5py.File("a.nc"), np.load("a.npz")
+f = h5py.File("a.nc")
 scales = [name for name in f if h5py.h5ds.is_scale(f[name].id)]
 assert sorted(scales) == ["contest", "kv_head", "layer", "query", "token"], scales
 for name, d in f.items():
@@ -156,16 +156,6 @@ for name, d in f.items():
     assert all(dim[0].shape == (n,) for dim, n in zip(d.dims, d.shape)), name
     assert d.attrs["long_name"], name
     if d.dtype.kind == "f": assert np.isnan(d.attrs["_FillValue"]).all() and d.attrs["_FillValue"].dtype == d.dtype
-names = {"token_piece": "token_text"}
-compared = 0
-for name in z.files:
-    if name in ("policy", "model", "prompt_len"): continue
-    have, want = f[names.get(name, name)][:], z[name]
-    if name == "token_piece": have = np.array([t.decode() for t in have]); want = np.array([t.replace("\0", "\ufffd") for t in want])
-    assert np.array_equal(have, want, equal_nan=have.dtype.kind == "f"), name
-    compared += 1
-assert compared >= 30, compared
-assert len(set(z.files)) == len(z.files)
 )"},
                               .folder = folder.path()});
   INFO(ran.err);

@@ -1,4 +1,4 @@
-// kvscope export, read back by NumPy and by eye.
+// kvscope export, read back by h5py and by eye.
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -25,10 +25,12 @@ void check_error_line(const test::Result& result, int exit_code, const std::stri
   CHECK(result.err.find(contains) != std::string::npos);
 }
 
+RunRecord second_run() { return test::random_run(2, {.output_error = true}); }
+
 std::string two_runs(const TemporaryFolder& folder) {
   TraceWriter writer(folder / "a.h5", test::random_run(1).model, {.max_runs = 2, .max_positions = 200});
   writer.add(test::random_run(1));
-  writer.add(test::random_run(2));
+  writer.add(second_run());
   writer.finish();
   return (folder / "a.h5").string();
 }
@@ -44,7 +46,7 @@ TEST_CASE("export writes the run that was asked for, and says so") {
   const auto summary = nlohmann::json::parse(result.out);
   CHECK(summary["run"] == 1);
   CHECK(summary["bytes"] == std::filesystem::file_size(csv));
-  const RunRecord run = test::random_run(2);
+  const RunRecord run = second_run();
   CHECK(test::read_text(csv).starts_with("token,id,logprob,piece\n0," + std::to_string(run.ids[0]) + ","));
   check_error_line(kvscope_run({"export", trace, "-o", csv}), 2, "it exists");
   CHECK(kvscope_run({"export", trace, "-o", csv, "--overwrite"}).exit_code == 0);
@@ -52,44 +54,62 @@ TEST_CASE("export writes the run that was asked for, and says so") {
       test::read_text(csv).starts_with("layer,kv_head,token,text,evict_at,score,future_mass,eviction_verdict\n0,0,0,"));
 }
 
-TEST_CASE("numpy.load() and h5py give the same arrays") {
+TEST_CASE("a netCDF file has the arrays of its run, as h5py reads both") {
   const char* named = std::getenv("KVSCOPE_PYTHON");
   const std::string python = named && *named ? named : "/usr/bin/python3";
   if (test::run({.argv = {python, "-c", "import h5py, numpy"}}).exit_code != 0)
     return test::skip("no Python with h5py (set KVSCOPE_PYTHON)");
   const TemporaryFolder folder;
-  const std::string trace = two_runs(folder), npz = (folder / "a.npz").string();
-  const auto result = kvscope_run({"export", trace, "-o", npz, "--run", "1"});
+  const std::string trace = two_runs(folder), nc = (folder / "a.nc").string();
+  const auto result = kvscope_run({"export", trace, "-o", nc, "--run", "1"});
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   CHECK(result.out.empty());
   const auto read = test::run({.argv = {python, "-c", R"(
 import sys, h5py, numpy as np
-z, f = np.load(sys.argv[1]), h5py.File(sys.argv[2])
+z, f = h5py.File(sys.argv[1]), h5py.File(sys.argv[2])
 a, b = f["runs/token_span"][1]
 c, d = f["runs/contest_span"][1]
 same = lambda name, want: z[name].dtype == want.dtype and np.array_equal(z[name], want, equal_nan=want.dtype.kind == "f")
-for name in ("evict_at", "score", "future_mass", "future_rms"):
+for name in ("evict_at", "score", "future_mass", "future_rms", "future_max", "value_norm", "output_mean", "output_rms",
+             "output_max", "group_damage", "read_mass", "best_read_mass", "eviction_verdict"):
     assert same(name, f["heads/" + name][:, :, a:b]), name
-assert np.array_equal(z["eviction_verdict"], f["heads/eviction_verdict"][:, :, a:b])
+for name in ("damage", "output"):
+    assert same("layer_" + name, f["layers/" + name][:, a:b]), name
 assert same("token_id", f["tokens/id"][a:b]) and same("token_logprob", f["tokens/logprob"][a:b])
 for name in f["contests"]:
     assert np.array_equal(z["contest_" + name], f["contests/" + name][c:d]), name
 assert same("density", f["runs/density"][1])
-assert z["policy"][0].startswith("kvpop:") and z["prompt_len"][0] == f["runs/prompt_len"][1]
+assert z.attrs["policy"].startswith(b"kvpop:") and z.attrs["prompt_len"] == f["runs/prompt_len"][1]
 pieces = [bytes(f["tokens/piece_bytes"][i:j]).decode("utf-8", "replace") for i, j in f["tokens/piece_span"][a:b]]
-assert len(pieces) == len(z["token_piece"]) and all(p == q or "�" in p for p, q in zip(pieces, z["token_piece"]))
+texts = z["token_text"].asstr()[:]
+assert len(pieces) == len(texts) and all(p == q or "�" in q for p, q in zip(pieces, texts))
 )",
-                                        npz, trace}});
+                                        nc, trace}});
   INFO(read.err);
   CHECK(read.exit_code == 0);
+}
+
+TEST_CASE("a netCDF file leaves out what its run has not") {
+  const TemporaryFolder folder;
+  const std::string trace = (folder / "a.h5").string(), nc = (folder / "a.nc").string();
+  const bool all = GENERATE(true, false);
+  save_trace(trace, test::random_run(3, {.oracle = all, .output_error = all}), false);
+  REQUIRE(kvscope_run({"export", trace, "-o", nc}).exit_code == 0);
+  const std::string bytes = test::read_text(nc);
+  CHECK(bytes.find("evict_at") != std::string::npos);
+  for (const char* name : {"future_mass", "eviction_verdict", "group_damage", "layer_output"}) {
+    CAPTURE(name);
+    CHECK((bytes.find(name) != std::string::npos) == all);
+  }
 }
 
 TEST_CASE("export refuses bad usage and bad traces in one line, and writes nothing then") {
   const TemporaryFolder folder;
   const std::string trace = two_runs(folder);
   check_error_line(kvscope_run({"export", trace}), 1, "-o: not given");
-  check_error_line(kvscope_run({"export", trace, "-o", "a.xlsx"}), 1, ".csv, .nc or .npz");
+  for (const char* name : {"a.xlsx", "a.npz"})
+    check_error_line(kvscope_run({"export", trace, "-o", name}), 1, "a name that ends in .csv or .nc");
   const std::string out = (folder / "b.csv").string();
   check_error_line(kvscope_run({"export", trace, "-o", out, "--what", "tokens,metrics"}), 1, "one .csv");
   check_error_line(kvscope_run({"export", trace, "-o", out, "--what", "heads"}), 1, "lifetimes, scores, contests");

@@ -35,7 +35,7 @@ TEST_CASE("figure draws a study of HDF5, and the recipe beside it makes the same
   const std::string study = (folder / "s.h5").string(), figure = (folder / "f.pdf").string();
   write_study(study, small_study(), false);
   REQUIRE(kvscope_run({"figure", "--preset", "spkv-fig3", study, "-o", figure}).exit_code == 0);
-  CHECK(names_in(folder.path()) == std::vector<std::string>{"f.csv", "f.json", "f.npz", "f.pdf", "f.tex", "s.h5"});
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"f.csv", "f.json", "f.pdf", "f.tex", "s.h5"});
   CHECK(read_text(folder / "f.csv") ==
         "panel,quantity,series,x,value,low,high,n,on_front,knee\n"
         ",nll_difference,a,0.25,0.3,,,1,0,0\n,nll_difference,a,0.5,0.1,,,1,0,0\n"

@@ -46,7 +46,7 @@ std::vector<Command> commands(const TemporaryFolder& folder) {
       {"resume", {"capture", model(), prompts, "-o", trace, "--max-tokens", "3", "--engine", engine(), "--resume"}},
       {"heads", {"heads", trace, "--strategy", "c"}},
       {"inspect", {"inspect", trace}},
-      {"export", {"export", trace, "-o", (folder / "t.npz").string(), "--overwrite"}},
+      {"export", {"export", trace, "-o", (folder / "t.nc").string(), "--overwrite"}},
       {"what-if", {"what-if", trace, "streaming:sinks=1,window=2"}},
       {"merge", {"merge", trace, "-o", (folder / "m.h5").string(), "--overwrite"}},
   };

@@ -27,8 +27,7 @@ void prepare(const TemporaryFolder& folder) {
   TraceWriter(folder / "partial.h5", first.model, {.max_runs = 3, .max_positions = 60, .capture = info.capture})
       .add(first);
   fs::copy_file(folder / "s0.h5", folder / "old.h5");
-  for (const char* name : {"old.svg", "old.csv", "old.npz", "old.json", "old.tex"})
-    std::ofstream(folder / name) << name;
+  for (const char* name : {"old.svg", "old.csv", "old.nc", "old.json", "old.tex"}) std::ofstream(folder / name) << name;
   std::ofstream(folder / "a.txt") << "a text";
   std::ofstream(folder / "r.json") << json{
       {"model", sample_model().string()}, {"texts", {"a.txt"}}, {"pieces", 2}, {"policies", {"tova:keep=50%"}}};
@@ -50,8 +49,8 @@ std::vector<Writer> writers() {
   const std::string model = sample_model().string();
   return {
       {"export .csv", {"export", "whole.h5", "-o", "new.csv"}},
-      {"export .npz", {"export", "whole.h5", "-o", "old.npz", "--overwrite"}},
       {"export .nc", {"export", "whole.h5", "-o", "new.nc"}},
+      {"export .nc --overwrite", {"export", "whole.h5", "-o", "old.nc", "--overwrite"}},
       {"figure", {"figure", "--preset", "kvpop-fig6", "whole.h5", "-o", "new.svg"}},
       {"figure --overwrite", {"figure", "--preset", "kvpop-fig6", "whole.h5", "-o", "old.svg", "--overwrite"}},
       {"heads", {"heads", "whole.h5", "--strategy", "b", "--export", "duo:heads"}},

@@ -2,13 +2,11 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 #include <sstream>
 
 #include "engine/core/study/measure/oracle.h"
 #include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/study/table/export_run.h"
-#include "engine/core/study/table/npz.h"
 #include "engine/core/support/crc32.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -99,30 +97,12 @@ TEST_CASE("export: each part alone is a table of its own", "[core][export]") {
   CHECK(tokens.find("\" \"\"quoted\"\"\"") != std::string::npos);  // a piece with quotes
 }
 
-TEST_CASE("export: what a run has not is empty in a CSV and absent from an NPZ", "[core][export]") {
+TEST_CASE("export: what a run has not is empty in a CSV", "[core][export]") {
   const RunRecord run = random_run(3, {.oracle = false});
-  const File csv(".csv"), npz(".npz");
+  const File csv(".csv");
   export_csv(run, parse_export_parts("lifetimes,scores"), csv.path);
   for (const std::string& line : lines_of(csv.text()))
     CHECK((line.ends_with(",,") || line.ends_with("eviction_verdict")));
-  export_npz(run, parse_export_parts("lifetimes,scores"), npz.path);
-  const std::string zip = npz.text();
-  CHECK(zip.find("evict_at.npy") != std::string::npos);
-  CHECK(zip.find("future_mass.npy") == std::string::npos);
-  CHECK(zip.find("eviction_verdict.npy") == std::string::npos);
-}
-
-TEST_CASE("export: norms of the output error are arrays of an npz if it was measured", "[core][export][output_error]") {
-  const bool measured = GENERATE(true, false);
-  const RunRecord run = random_run(4, {.output_error = measured});
-  const File npz(".npz");
-  export_npz(run, parse_export_parts("output_error"), npz.path);
-  const std::string zip = npz.text();
-  CHECK((zip.find("group_damage.npy") != std::string::npos) == measured);
-  CHECK((zip.find("'shape': (2, 3, 180)") != std::string::npos) == measured);
-  CHECK((zip.find("layer_damage.npy") != std::string::npos) == measured);
-  CHECK((zip.find("layer_output.npy") != std::string::npos) == measured);
-  CHECK((zip.find("'shape': (2, 180)") != std::string::npos) == measured);
 }
 
 TEST_CASE("export: parts that make no table, and names that are none, are refused", "[core][export]") {
@@ -132,18 +112,4 @@ TEST_CASE("export: parts that make no table, and names that are none, are refuse
     CHECK_THROWS_AS(export_csv(run, parse_export_parts(what), file.path), Error);
   for (const char* what : {"", "token", "lifetimes,", ",scores"}) CHECK_THROWS_AS(parse_export_parts(what), Error);
   CHECK_FALSE(std::filesystem::exists(file.path));
-}
-
-TEST_CASE("npz: a shape that does not fit its values is refused, and what is beyond 4 GiB", "[core][export]") {
-  std::size_t bytes = 0;
-  NpzWriter npz([&](std::string_view part) { bytes += part.size(); });
-  const std::vector<float> six(6);
-  const std::array<std::int64_t, 2> shape = {2, 4};
-  CHECK_THROWS_AS(npz.add("a", shape, six), std::invalid_argument);
-  CHECK(bytes == 0);
-  const std::vector<double> large(std::size_t{1} << 26);  // half a GiB
-  const std::array<std::int64_t, 1> length = {std::int64_t{1} << 26};
-  for (int i = 0; i < 7; ++i) npz.add("x" + std::to_string(i), length, large);
-  CHECK_THROWS_AS(npz.add("x7", length, large), Error);
-  npz.finish();
 }

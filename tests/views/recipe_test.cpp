@@ -1,9 +1,7 @@
 #include "views/figure/recipe.h"
 
 #include <catch2/catch.hpp>
-#include <cstring>
 
-#include "engine/core/support/crc32.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "tests/support/random_run.h"
@@ -106,12 +104,12 @@ TEST_CASE("an exported figure has its numbers and its recipe beside it, and the 
                second = folder / ("second" + std::string(extension));
     const std::span runs(both, std::max(1, preset.least_runs));
     const auto written = export_figure(build_any(preset.recipe, runs), preset.recipe, first, {.replace = true});
-    REQUIRE(written.size() == 5);
+    REQUIRE(written.size() == 4);
     const std::string tex = read_file(folder / "first.tex", 1u << 20);
     CHECK_THAT(tex, Catch::Contains("]{first}") && Catch::Contains("\\label{fig:first}"));
     const FigureRecipe again = parse_recipe(read_json(folder / "first.json"), "first.json");
     export_figure(build_any(again, runs), again, second, {.replace = true});
-    for (const char* part : {extension, ".csv", ".npz", ".json"}) {
+    for (const char* part : {extension, ".csv", ".json"}) {
       CHECK(read_file(folder / ("first" + std::string(part)), 1u << 28) ==
             read_file(folder / ("second" + std::string(part)), 1u << 28));
     }
@@ -186,39 +184,4 @@ TEST_CASE("a figure is not exported under a name that is none, nor into a folder
   CHECK_THROWS_AS(export_figure(built, recipe, folder / "map.gif"), Error);
   CHECK_THROWS_AS(export_figure(built, recipe, folder / "absent/map.svg"), Error);
   CHECK_FALSE(std::filesystem::exists(folder / "map.csv"));
-}
-
-TEST_CASE("an NPZ is a stored ZIP of arrays whose bytes are the columns") {
-  const FigureData data{
-      {{"value", std::vector<double>{1.5, -2, 0}}, {"token", std::vector<std::string>{"é", "abc", ""}}}};
-  const std::string zip = data.to_npz();
-  const auto word = [&](std::size_t at, int n) {
-    std::uint32_t v = 0;
-    for (int i = n - 1; i >= 0; --i) v = v << 8 | static_cast<unsigned char>(zip[at + i]);
-    return v;
-  };
-  std::size_t at = 0;
-  for (const char* name : {"value.npy", "token.npy"}) {
-    REQUIRE(zip.substr(at, 4) == "PK\x03\x04");
-    const std::uint32_t crc = word(at + 14, 4), size = word(at + 18, 4), name_length = word(at + 26, 2);
-    CHECK(zip.substr(at + 30, name_length) == name);
-    const std::string npy = zip.substr(at + 30 + name_length, size);
-    CHECK(crc32(npy) == crc);
-    REQUIRE(npy.substr(0, 6) == "\x93NUMPY");
-    const std::size_t header = static_cast<unsigned char>(npy[8]) | static_cast<unsigned char>(npy[9]) << 8;
-    CHECK((10 + header) % 64 == 0);
-    CHECK(npy[10 + header - 1] == '\n');
-    if (name == std::string("value.npy")) {
-      CHECK_THAT(npy, Catch::Contains("'descr': '<f8'") && Catch::Contains("'shape': (3,)"));
-      double values[3];
-      REQUIRE(size == 10 + header + sizeof values);
-      std::memcpy(values, npy.data() + 10 + header, sizeof values);
-      CHECK(values[1] == -2);
-    } else {
-      CHECK_THAT(npy, Catch::Contains("'descr': '<U3'"));
-      CHECK(npy.substr(10 + header, 4) == std::string("\xe9\0\0\0", 4));
-    }
-    at += 30 + name_length + size;
-  }
-  CHECK(zip.substr(at, 4) == "PK\x01\x02");
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/study/table/npz.h"
 #include "engine/core/support/csv.h"
 #include "engine/core/support/text.h"
 
@@ -54,21 +53,6 @@ std::string FigureData::to_csv() const {
     csv += '\n';
   }
   return csv;
-}
-
-std::string FigureData::to_npz() const {
-  std::string zip;
-  NpzWriter writer([&](std::string_view bytes) { zip += bytes; });
-  const auto n = static_cast<std::int64_t>(n_rows());
-  for (const FigureColumn& column : columns) {
-    if (const auto* texts = std::get_if<std::vector<std::string>>(&column.values)) writer.add(column.name, *texts);
-    if (const auto* whole = std::get_if<std::vector<std::int64_t>>(&column.values))
-      writer.add(column.name, std::span(&n, 1), std::span(*whole));
-    if (const auto* reals = std::get_if<std::vector<double>>(&column.values))
-      writer.add(column.name, std::span(&n, 1), std::span(*reals));
-  }
-  writer.finish();
-  return zip;
 }
 
 }  // namespace kvscope::views

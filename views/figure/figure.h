@@ -122,9 +122,6 @@ struct FigureData {
   std::size_t n_rows() const { return columns.empty() ? 0 : columns.front().size(); }
   /// RFC 4180, '\n' line ends, NaN as an empty field, %.9g.
   std::string to_csv() const;
-  /// An array per column as numpy.load() reads it: a ZIP of .npy files, stored, with fixed dates; float64, int64, or
-  /// fixed-width unicode (invalid bytes as U+FFFD).
-  std::string to_npz() const;
 };
 
 /// A figure, its numbers, and what a caption must say: model, policy, n, query position, definition, aggregation.

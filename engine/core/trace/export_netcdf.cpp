@@ -160,6 +160,12 @@ void add_output_error(NetcdfFile& file, const RunRecord& run) {
   of_layers("layer_output", "norm of the layer's whole output", error.layer_output);
 }
 
+/// Its own, or mean_read_mass and mean_best_read_mass, whose series have theirs.
+std::string metric_array_name(const MetricInfo& info) {
+  const bool is_series = info.metric == Metric::read_mass || info.metric == Metric::best_read_mass;
+  return (is_series ? "mean_" : "") + std::string(info.name);
+}
+
 void add_metrics(NetcdfFile& file, const RunRecord& run) {
   for (const MetricInfo& info : metric_list()) {
     const std::vector<float> values = head_metric(run, info.metric, run.queries() - 1).values;

@@ -1,5 +1,5 @@
 #pragma once
-// A run as a table or as arrays, for programs that are not ours.
+// A run as a table, for programs that are not ours. As arrays: engine/core/trace/export_netcdf.h.
 
 #include <filesystem>
 #include <set>
@@ -28,23 +28,6 @@ std::set<ExportPart> parse_export_parts(const std::string& names);
 /// Texts are UTF-8: half a character, which a token may be, is U+FFFD. A cell without a value is empty; lifetimes are as in traces (2147483647 kept, 2147483646 undecided). Throws Error
 /// (usage) for parts that make no one table, and without `replace` for a file that exists.
 void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path,
-                bool replace = true);
-
-/// The name of a metric among arrays: its own, or mean_read_mass and mean_best_read_mass, whose series have theirs.
-std::string metric_array_name(const MetricInfo& info);
-
-/// One array each, series as [layer, kv_head, token], metrics as [layer, kv_head], contests and tokens as columns:
-///
-///     lifetimes   evict_at eviction_verdict (0 right, 1 wrong, 255 not judged; 2, 3 by an oracle of 25 % of the run)
-///     scores      score future_mass future_rms future_max value_norm output_mean output_rms output_max
-///     contests    contest_q contest_layer ...
-///     tokens      token_id token_logprob token_piece
-///     metrics     density recall ..., by metric_array_name()
-///     output_error   group_damage read_mass best_read_mass as series; layer_damage layer_output as [layer, token]
-///
-/// and always policy, model and prompt_len. A series that the run has not is left out; cells without a value are NaN,
-/// or 2147483646 in lifetimes.
-void export_npz(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path,
                 bool replace = true);
 
 }  // namespace kvscope

@@ -207,7 +207,7 @@ void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const s
                  .file = "--what",
                  .found = std::to_string(parts.size()) + " tables for one .csv",
                  .expected = "lifetimes, scores and tokens, or one of contests, tokens, metrics, output_error",
-                 .hint = "an .npz or .nc file can hold them all"});
+                 .hint = "an .nc file can hold them all"});
   CsvFile csv(path, replace);
   if (series) {
     write_series(csv, run, lifetimes, scores, tokens);
