@@ -7,7 +7,6 @@
 #include "engine/core/study/measure/oracle.h"
 #include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/study/table/export_run.h"
-#include "engine/core/support/crc32.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "tests/support/random_run.h"
@@ -33,12 +32,6 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 }  // namespace
-
-TEST_CASE("crc32 gives the check value of its specification, at once and in parts", "[core][export]") {
-  CHECK(crc32("123456789") == 0xcbf43926u);
-  CHECK(crc32("56789", crc32("1234")) == 0xcbf43926u);
-  CHECK(crc32("") == 0);
-}
 
 TEST_CASE("export: a CSV has a line for each layer, head and token, and every cell reads back", "[core][export]") {
   const RunRecord run = random_run(3);

@@ -1,5 +1,7 @@
 #include "tests/core/gate_pt_support.h"
 
+#include <zlib.h>
+
 #include <cstring>
 
 namespace kvscope::test {
@@ -17,21 +19,14 @@ std::string le(std::uint64_t value, int bytes) {
   return out;
 }
 
-std::uint32_t zip_crc32(const std::string& bytes) {
-  std::uint32_t c = 0xffffffffu;
-  for (const char byte : bytes) {
-    c ^= static_cast<unsigned char>(byte);
-    for (int bit = 0; bit < 8; ++bit) c = c & 1 ? 0xedb88320u ^ c >> 1 : c >> 1;
-  }
-  return ~c;
-}
-
 std::string zip_file(const std::vector<ZipPart>& parts, const ZipShape& shape) {
   std::string out, directory;
   for (const ZipPart& part : parts) {
     const std::uint64_t offset = given_or(part.offset, out.size());
     const std::string size = le(given_or(part.size, part.data.size()), 4),
-                      crc = le(given_or(part.crc, zip_crc32(part.data)), 4);
+                      crc = le(given_or(part.crc,
+                                        crc32_z(0, reinterpret_cast<const Bytef*>(part.data.data()), part.data.size())),
+                               4);
     const std::size_t padding = (64 - (out.size() + 34 + part.local_name.size()) % 64) % 64;
     out += "PK\3\4" + le(0, 2) + le(static_cast<std::uint64_t>(part.flags), 2) +
            le(static_cast<std::uint64_t>(part.local_method), 2) + le(0, 8) +

@@ -8,7 +8,6 @@
 namespace kvscope::test {
 
 std::string le(std::uint64_t value, int bytes);
-std::uint32_t zip_crc32(const std::string& bytes);
 
 /// One entry; what is not set follows from the data. Numbers below zero mean "the right one".
 struct ZipPart {

@@ -1,13 +1,13 @@
 // PDF and PNG through Cairo.
 #include <cairo-pdf.h>
 #include <cairo.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numbers>
 
-#include "engine/core/support/crc32.h"
 #include "engine/core/support/error.h"
 #include "views/figure/cell_runs.h"
 #include "views/figure/fonts.h"
@@ -190,7 +190,9 @@ std::string with_resolution(const std::string& png, double dpi) {
   };
   const std::string per_metre = big_endian(static_cast<std::uint32_t>(std::lround(dpi / 0.0254)));
   const std::string chunk = "pHYs" + per_metre + per_metre + '\x01';
-  return png.substr(0, kAfterHeader) + big_endian(9) + chunk + big_endian(crc32(chunk)) + png.substr(kAfterHeader);
+  const auto crc = crc32_z(0, reinterpret_cast<const Bytef*>(chunk.data()), chunk.size());
+  return png.substr(0, kAfterHeader) + big_endian(9) + chunk + big_endian(static_cast<std::uint32_t>(crc)) +
+         png.substr(kAfterHeader);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "engine/core/files/gate/zip_reader.h"
 
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,7 +10,6 @@
 #include <optional>
 #include <string_view>
 
-#include "engine/core/support/crc32.h"
 #include "engine/core/support/read_budget.h"
 #include "engine/core/support/refuse.h"
 
@@ -303,7 +303,7 @@ ZipFile ZipFile::open(const std::filesystem::path& path) {
 std::string ZipFile::read(const std::string& name) const {
   const ZipEntry& entry = entries_.at(name);
   std::string bytes = read_at(file_, entry.begin, entry.size, path_);
-  if (entry.crc != 0 && entry.crc != crc32(bytes)) {
+  if (entry.crc != 0 && entry.crc != crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size())) {
     refuse(path_.string(), root_ + "/" + name, "CRC-32 of the data is wrong", "the value in the directory",
            "the file was damaged; download it again");
   }
