@@ -8,6 +8,7 @@ set(archives_of_HDF5 hdf5 sz aec z)
 set(archives_of_CAIRO cairo pixman-1 ${glyphs})
 set(archives_of_FONTS ${glyphs})
 set(archives_of_ZLIB z)
+set(archives_of_UTF8PROC utf8proc)
 
 # kvscope_archives(PREFIX KIND): what pkg_check_modules(PREFIX ...) found, from archives.
 function(kvscope_archives prefix kind)

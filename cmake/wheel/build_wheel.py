@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent.parent
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 # Debian's packages whose code or fonts are in the wheel, by archive, library or file: their terms go with it.
-SHIPPED = """libhdf5-dev libaec-dev zlib1g-dev libcairo2-dev libpixman-1-dev libfontconfig-dev
+SHIPPED = """libhdf5-dev libaec-dev zlib1g-dev libutf8proc-dev libcairo2-dev libpixman-1-dev libfontconfig-dev
     libfreetype-dev libexpat1-dev libpng-dev libbrotli-dev libglfw3 libx11-6 libxcb1 libxau6 libxdmcp6 libbsd0 libmd0
     nlohmann-json3-dev libstdc++6 fonts-inter fonts-jetbrains-mono fonts-dejavu-core""".split()
 X11 = ["libX11.so.6", "libxcb.so.1", "libXau.so.6", "libXdmcp.so.6", "libbsd.so.0", "libmd.so.0"]

@@ -1,138 +1,100 @@
 #include "engine/core/files/tokenizer/normalizer.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <vector>
 
+#include "engine/core/files/tokenizer/unicode.h"
 #include "engine/core/support/utf8.h"
 
 namespace kvscope {
 namespace {
 
-struct CombiningRange {
-  char32_t first, last;
-  std::uint8_t combining_class;
-};
-struct Decomposition {
-  char32_t code_point;
-  char32_t parts[4];  // zeros at the end
-};
-struct Composition {
-  char32_t first, second, composed;
-};
-#include "engine/core/files/tokenizer/nfc_tables.inc"
+using CodePoints = std::vector<utf8proc_int32_t>;
 
-// Hangul syllables are arithmetic: leading consonant, vowel, optional trailing consonant.
-constexpr char32_t kSyllable = 0xAC00, kLead = 0x1100, kVowel = 0x1161, kTrail = 0x11A7;
-constexpr char32_t kLeads = 19, kVowels = 21, kTrails = 28, kSyllables = kLeads * kVowels * kTrails;
-constexpr char32_t kEnd = 0x110000;
+constexpr char32_t kEnd = 0x30000;  // nothing from there on changes
 
-constexpr std::uint8_t kActive = 255;  // class 0, but decomposes or may compose with what stands before it
+enum class Part : std::uint8_t {
+  still,   // in form C wherever it is; may be the base of what follows
+  active,  // a mark, or decomposes, or may compose with what is before it
+  newer    // still, and nothing composes with it
+};
 
-/// By code point: 0 for what is in form C wherever it stands, its combining class, or kActive.
-std::vector<std::uint8_t> make_table() {
-  std::vector<std::uint8_t> table(kEnd, 0);
-  for (const Composition& c : kCompositions) table[c.second] = kActive;
-  const std::vector<std::uint8_t> seconds = table;
-  for (const Decomposition& d : kDecompositions) table[d.code_point] = kActive;
-  // One that decomposes and composes back again stands still, unless its first part may go with what is before it.
-  for (const Composition& c : kCompositions) {
-    if (seconds[c.composed] == 0 && seconds[c.first] == 0) table[c.composed] = 0;
+int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
+
+void append_decomposed(CodePoints& out, char32_t c) {
+  utf8proc_int32_t parts[4];
+  int boundary = 0;
+  const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 4, UTF8PROC_DECOMPOSE, &boundary);
+  out.insert(out.end(), parts, parts + n);
+}
+
+void compose(CodePoints& text) {
+  constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+  const auto n = utf8proc_normalize_utf32(text.data(), static_cast<utf8proc_ssize_t>(text.size()), kOptions);
+  text.resize(static_cast<std::size_t>(n));
+}
+
+std::vector<Part> make_table() {
+  std::vector<Part> table(kEnd, Part::still);
+  for (const CodePointRange& range : past_nfc()) {
+    std::fill(table.begin() + range.first, table.begin() + range.last + 1, Part::newer);
   }
-  for (char32_t c = 0; c < kVowels; ++c) table[kVowel + c] = kActive;
-  for (char32_t c = 1; c < kTrails; ++c) table[kTrail + c] = kActive;
-  for (const CombiningRange& r : kCombiningRanges) {
-    for (char32_t c = r.first; c <= r.last; ++c) table[c] = r.combining_class;
+  std::vector<std::pair<char32_t, CodePoints>> composites;  // that decompose and compose back again
+  for (char32_t c = 0; c < kEnd; ++c) {
+    if (table[c] == Part::newer) continue;
+    const utf8proc_property_t* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
+    const bool decomposes = property->decomp_type == 0 && property->decomp_seqindex != UINT16_MAX;
+    if (!decomposes && property->combining_class == 0) continue;
+    table[c] = Part::active;
+    if (property->combining_class != 0) continue;
+    CodePoints parts;
+    append_decomposed(parts, c);
+    CodePoints composed = parts;
+    compose(composed);
+    if (composed == CodePoints{static_cast<utf8proc_int32_t>(c)}) composites.emplace_back(c, std::move(parts));
+  }
+  for (char32_t c = 0x1161; c < 0x1176; ++c) table[c] = Part::active;  // Hangul's vowels and trailing consonants
+  for (char32_t c = 0x11A8; c < 0x11C3; ++c) table[c] = Part::active;
+  for (const auto& [c, parts] : composites) table[static_cast<std::size_t>(parts.back())] = Part::active;
+  // A composite is still unless its first part may go with what is before it.
+  for (const auto& [c, parts] : composites) {
+    if (table[static_cast<std::size_t>(parts.front())] == Part::still) table[c] = Part::still;
   }
   return table;
 }
 
-std::uint8_t property(char32_t c) {
-  static const std::vector<std::uint8_t> table = make_table();
-  return table[c];
+Part part(char32_t c) {
+  static const std::vector<Part> table = make_table();
+  return c < kEnd ? table[c] : Part::still;
 }
 
-std::uint8_t combining_class(char32_t c) { return property(c) == kActive ? 0 : property(c); }
-
-void append_decomposed(std::vector<char32_t>& out, char32_t c) {
-  if (c - kSyllable < kSyllables) {
-    const char32_t i = c - kSyllable;
-    out.push_back(kLead + i / (kVowels * kTrails));
-    out.push_back(kVowel + i / kTrails % kVowels);
-    if (i % kTrails != 0) out.push_back(kTrail + i % kTrails);
-    return;
-  }
-  const auto it = std::lower_bound(std::begin(kDecompositions), std::end(kDecompositions), c,
-                                   [](const Decomposition& d, char32_t value) { return d.code_point < value; });
-  if (it == std::end(kDecompositions) || it->code_point != c) return out.push_back(c);
-  for (const char32_t part : it->parts) {
-    if (part != 0) out.push_back(part);
-  }
-}
-
-/// Marks between two characters of class 0 in the order of their classes; equal classes keep their order.
-void order_marks(std::vector<char32_t>& text) {
+/// Marks between two characters of class 0 in the order of their classes; equal classes keep their order. utf8proc takes
+/// quadratic time for that.
+void order_marks(CodePoints& text) {
   for (auto at = text.begin(); at != text.end();) {
     if (combining_class(*at) == 0) {
       ++at;
       continue;
     }
-    const auto end = std::find_if(at, text.end(), [](char32_t c) { return combining_class(c) == 0; });
-    std::stable_sort(at, end, [](char32_t a, char32_t b) { return combining_class(a) < combining_class(b); });
+    const auto end = std::find_if(at, text.end(), [](auto c) { return combining_class(c) == 0; });
+    std::stable_sort(at, end, [](auto a, auto b) { return combining_class(a) < combining_class(b); });
     at = end;
   }
 }
 
-/// The composed character, or 0.
-char32_t compose(char32_t first, char32_t second) {
-  if (first - kLead < kLeads && second - kVowel < kVowels) {
-    return kSyllable + ((first - kLead) * kVowels + (second - kVowel)) * kTrails;
-  }
-  if (first - kSyllable < kSyllables && (first - kSyllable) % kTrails == 0 && second - kTrail - 1 < kTrails - 1) {
-    return first + (second - kTrail);
-  }
-  const auto before = [](const Composition& a, const Composition& b) {
-    return a.first != b.first ? a.first < b.first : a.second < b.second;
-  };
-  const Composition wanted{first, second, 0};
-  const auto it = std::lower_bound(std::begin(kCompositions), std::end(kCompositions), wanted, before);
-  return it != std::end(kCompositions) && !before(wanted, *it) ? it->composed : 0;
-}
-
-/// Joins each character with the last one of class 0, unless a mark between them is in the way.
-void compose_all(std::vector<char32_t>& text) {
-  constexpr std::size_t kNone = ~std::size_t{0};
-  std::size_t starter = kNone, kept = 0;
-  int last_class = -1;  // of the last kept character after the starter; -1: the starter itself is the last
-  for (const char32_t c : text) {
-    const int k = combining_class(c);
-    if (starter != kNone && last_class < k) {
-      if (const char32_t composed = compose(text[starter], c)) {
-        text[starter] = composed;
-        continue;
-      }
-    }
-    last_class = k;
-    if (k == 0) {
-      starter = kept;
-      last_class = -1;
-    }
-    text[kept++] = c;
-  }
-  text.resize(kept);
-}
-
-void append_nfc(std::string& out, std::vector<char32_t>& text) {
+void append_nfc(std::string& out, CodePoints& text) {
   order_marks(text);
-  compose_all(text);
-  for (const char32_t c : text) append_utf8(out, c);
+  compose(text);
+  for (const auto c : text) append_utf8(out, static_cast<char32_t>(c));
   text.clear();
 }
 
 bool is_active_at(std::string_view text, std::size_t i) {
   const Utf8Char c = decode_utf8(text, i);
-  return c.valid && property(c.code_point) != 0;
+  return c.valid && part(c.code_point) == Part::active;
 }
 
 /// Where the first character from `i` on that may change begins, or the text's size.
@@ -150,11 +112,11 @@ std::size_t first_active(std::string_view text, std::size_t i) {
   return i;
 }
 
-/// Where the valid character that ends at `end` begins, if it begins at `from` or later; else `end`.
+/// Where the valid character that ends at `end` begins, if it begins at `from` or later and may compose; else `end`.
 std::size_t previous_char(std::string_view text, std::size_t from, std::size_t end) {
   for (std::size_t length = 1; length <= 4 && from + length <= end; ++length) {
     const Utf8Char c = decode_utf8(text.substr(0, end), end - length);
-    if (c.valid && c.length == length) return end - length;
+    if (c.valid && c.length == length) return part(c.code_point) == Part::newer ? end : end - length;
   }
   return end;
 }
@@ -166,7 +128,7 @@ bool is_surely_nfc(std::string_view text) { return first_active(text, 0) == text
 std::string to_nfc(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);
-  std::vector<char32_t> changing;
+  CodePoints changing;
   // What stands still divides the text: only from the last such character before an active one to the next such one can
   // anything change.
   std::size_t done = 0;

@@ -1,7 +1,9 @@
 #pragma once
-// Classes of characters as the `tokenizers` package's regular expressions see them.
+// Classes of characters as the `tokenizers` package's regular expressions see them: Unicode 16.0, whichever version utf8proc
+// has. Where the two differ: unicode_exceptions.inc.
 
 #include <cstdint>
+#include <span>
 
 namespace kvscope {
 
@@ -21,5 +23,11 @@ inline CharClass char_class(char32_t c) {
 bool is_numeric(char32_t c);
 /// \w of the engine that decides whether an added token stands alone as a word.
 bool is_word_char(char32_t c);
+
+struct CodePointRange {
+  char32_t first, last;
+};
+/// Newer than the package's normal form C, which is that of Unicode 9.0: neither changed, nor ordered, nor composed.
+std::span<const CodePointRange> past_nfc();
 
 }  // namespace kvscope
