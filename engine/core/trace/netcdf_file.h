@@ -1,6 +1,7 @@
 #pragma once
 // netCDF-4 files, which are HDF5 files with rules: every dimension is a dimension scale, every variable says which ones
-// it has, and links and attributes keep their order. Written without the netCDF library, whose files say no more.
+// it has, and links and attributes keep their order. Written without the netCDF library, whose files say no more and which
+// brings 38 shared libraries (docs/records/libraries.md).
 //
 // A dimension here always has a coordinate variable 0 ... n - 1 and is never unlimited. Numbers are little-endian,
 // texts netCDF's strings; values that are missing are NaN, which _FillValue says of every real variable.
