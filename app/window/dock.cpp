@@ -15,7 +15,7 @@ namespace {
 
 using Split = DockPart::Split;
 
-constexpr int kFramesToSettle = 3;
+constexpr int kFramesToSettle = 3, kFramesToDrop = 1;
 constexpr float kSameShare = 0.004f;  // a pixel of a small part
 constexpr float kLeastView = 200;     // design pixels: where views beside each other would be narrower they become tabs
 constexpr float kStripShare = 0.46f, kMostOfStrip = 0.56f, kLeastStrip = 210;  // shares; design pixels
@@ -304,7 +304,7 @@ void Dock::next_window(Panel& panel, bool tabs) {
 }
 
 void Dock::end(Panel& panel) {
-  if (ImGui::IsAnyMouseDown()) return void(dropping_ = kFramesToSettle);
+  if (ImGui::IsAnyMouseDown()) return void(dropping_ = kFramesToDrop);
   if (dropping_ > 0) {  // Dear ImGui docks what was dropped with the frame after
     --dropping_;
     if (panel.services.wake) panel.services.wake();
