@@ -21,8 +21,8 @@ constexpr float kLeastPicture = 130,
 void StudyView::draw(ViewContext& context) {
   if (context.studies == nullptr || context.studies->all.empty()) {
     empty_state(services_, context, "empty.study", "No study is open",
-                "Open a sweep or hybrid study to explore its points and reopen their runs. A training log "
-                "(NAME_loss.csv) is drawn as it grows.",
+                "Open a sweep, hybrid study or evaluation to explore its points and reopen their runs. A "
+                "training's curve (NAME_loss.h5) is drawn as it grows.",
                 "Open a study", "study.open");
     return;
   }

@@ -26,7 +26,7 @@ bool is_recipe(const fs::path& path) {
     const auto is_text = [&](const char* key) { return root.contains(key) && root[key].is_string(); };
     return root.is_object() && (is_text("figure") || is_text("preset"));
   } catch (const Error&) {
-    return false;  // damaged, or a table that is larger: its reader says so
+    return false;  // damaged, or larger than any recipe: its reader says so
   }
 }
 

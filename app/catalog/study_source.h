@@ -1,5 +1,5 @@
 #pragma once
-// Studies by their files' names: what sweep and hybrid write, and tables of other commands.
+// Studies by their files' names: what sweep, hybrid, eval, bench and train write.
 
 #include <filesystem>
 #include <optional>
@@ -10,14 +10,16 @@
 
 namespace kvscope::app {
 
-/// .csv, .json and .jsonl as text (engine/core/study/table/text_table.h), a folder as the curves of the trainings in it, all else as a
-/// study in HDF5, in a child process. One under another, with the columns that add_policy_columns() finds and `source`, the name
-/// without its ending (and without "_loss"). Of a curve that is being written the last line is left out until it is whole.
-/// Throws Error (bad input) as the readers do. `program` is the child's; empty: read here.
+/// How the name of a training's curve ends: OUT/NAME_loss.h5.
+inline constexpr std::string_view kCurveEnding = "_loss.h5";
+
+/// A study in HDF5, read in a child process, or a folder as the curves of the trainings in it. One under another, with the columns
+/// that add_policy_columns() finds and `source`, the name without its ending (and without "_loss").
+/// Throws Error (bad input) as the readers do, and for a table in text. `program` is the child's; empty: read here.
 StudyTable read_studies(const std::vector<std::string>& paths, const std::string& program = "/proc/self/exe");
 
-/// NAME_loss.csv of the folder and of the folders in it, by name. Touches the disk; nothing where that fails.
-std::vector<std::string> training_logs(const std::filesystem::path& folder);
+/// NAME_loss.h5 of the folder and of the folders in it, by name. Touches the disk; nothing where that fails.
+std::vector<std::string> training_curves(const std::filesystem::path& folder);
 /// Another text whenever a file of the study has another size or time; empty: it is not there.
 std::string study_version(const std::string& path);
 

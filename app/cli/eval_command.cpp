@@ -7,12 +7,15 @@
 #include "app/cli/engine_options.h"
 #include "app/cli/output.h"
 #include "app/studies/eval/eval_journal.h"
+#include "app/studies/eval/eval_study.h"
 #include "app/studies/eval/eval_table.h"
 #include "app/studies/eval/evaluate.h"
+#include "app/studies/sweep/sweep_journal.h"
 #include "app/support/paths.h"
 #include "app/support/split.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
+#include "engine/core/trace/study_file.h"
 
 namespace kvscope::app {
 namespace {
@@ -31,8 +34,8 @@ constexpr OptionSpec kEvalOptions[] = {
     {"chat", "", "wrap the questions in the model's chat template"},
     {"oracle", "", "also measure recall of the papers' oracle (mean, capacity per head); one dense pass each"},
     {"output-error", "", "also measure output error; one pass each"},
-    {"o", "FILE", "answers, one JSON object per line; the same request continues where it stopped"},
-    {"format", "text|csv|json|latex", "format of the table (text)"},
+    {"o", "FILE.h5", "the study to write (HDF5); a stopped one continues from FILE.h5.answers"},
+    {"format", "text|json|latex", "format of the table (text)"},
     kGateOption,
     kDeviceOption,
     kDtypeOption,
@@ -66,22 +69,30 @@ EvalRequest request_of(const Arguments& arguments, const EngineJobOptions& engin
   return request;
 }
 
+/// Refuses what is in the way of the study. One beside its answers is made again from them: EvalJournal knows whose they are.
+std::filesystem::path target_of(const Arguments& arguments, const EvalRequest& request) {
+  const std::filesystem::path study = arguments.text("o");
+  if (study.extension() != ".h5") usage_error("-o", in_quotes(study.string()), "a name that ends in .h5");
+  std::vector<std::filesystem::path> inputs(request.texts.begin(), request.texts.end());
+  inputs.emplace_back(request.filler);
+  std::error_code error;
+  writable_target(study, std::filesystem::exists(journal_path(study), error), inputs, "use another -o");
+  return study;
+}
+
 int eval(const Arguments& arguments) {
   const TableFormat format = table_format(arguments.has("json") ? "json" : arguments.text("format", "text"));
   const EngineJobOptions engine = engine_options(arguments);
   EvalRequest request = request_of(arguments, engine);
-  if (arguments.has("o")) {
-    std::vector<std::filesystem::path> inputs(request.texts.begin(), request.texts.end());
-    inputs.emplace_back(request.filler);
-    writable_target(arguments.text("o"), true, inputs, "");
-  }
-  EvalJournal file(arguments.text("o"), request);
+  const std::filesystem::path study = arguments.has("o") ? target_of(arguments, request) : "";
+  EvalJournal file(study.empty() ? "" : journal_path(study), request);
   request.done = file.done();
   EngineJob job(engine);
   const bool is_whole = evaluate(job, request,
                                  {.facts = [&](const EvalFacts& facts) { file.begin(facts); },
                                   .answer = [&](const EvalAnswer& answer) { file.append(answer); }});
   job.progress().clear();
+  if (is_whole && !study.empty()) write_study(study, eval_study(request, file.facts(), file.answers()), true);
   std::fputs(eval_table(file.facts(), summarise(file.answers()), format).c_str(), stdout);
   return static_cast<int>(is_whole ? ExitCode::done : ExitCode::cancelled);
 }
@@ -96,7 +107,7 @@ extern const CommandSpec eval_command = {
     "interval, and compared with the dense model on the same questions. docs/reference/tasks.md defines tasks and "
     "columns.",
     "  kvscope eval samples/models/kvscope-tiny --policies 'kvpop:budget=512;streaming:window=508'\n"
-    "  kvscope eval MODEL --tasks needle --sweep --questions 50 -o answers.jsonl --format latex",
+    "  kvscope eval MODEL --tasks needle --sweep --questions 50 -o eval.h5 --format latex",
     {1, 1},
     kEvalOptions,
     eval};

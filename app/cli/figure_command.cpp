@@ -135,8 +135,7 @@ views::BuiltFigure build(views::FigureRecipe& recipe, const std::vector<std::str
   std::vector<std::string>& sources = recipe.reads_study() ? recipe.studies : recipe.traces;
   if (!files.empty()) sources = files;
   if (sources.empty() && recipe.reads_study())
-    usage_error("kvscope figure", "no study",
-                "a study from sweep or hybrid, or a .csv or .jsonl file, after the recipe or preset",
+    usage_error("kvscope figure", "no study", "a study (.h5) after the recipe or preset",
                 "docs/records/gallery.md lists the commands of each preset");
   if (sources.empty()) usage_error("kvscope figure", "no trace", "TRACE after the recipe or preset");
   if (recipe.reads_study()) return of_studies(recipe);
@@ -178,8 +177,8 @@ extern const CommandSpec figure_command = {
     "figure",
     "RECIPE.json [FILE...] -o FIGURE | --preset NAME FILE... -o FIGURE",
     "make a figure for a paper: PDF, SVG or PNG",
-    "Draws the same figures as the window, from traces or from a study (of sweep or hybrid, or .csv and .jsonl of "
-    "eval, bench and train). Also writes, next to FIGURE, its numbers (.csv), its recipe (.json), which "
+    "Draws the same figures as the window, from traces or from studies (of sweep, hybrid, eval, bench or train). "
+    "Also writes, next to FIGURE, its numbers (.csv), its recipe (.json), which "
     "reproduces the same bytes, and the lines for LaTeX (.tex).",
     "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full\n"
     "  kvscope figure --preset spkv-fig3 sweep.h5 -o pareto.pdf --set 'where=[\"item=text\"]'",

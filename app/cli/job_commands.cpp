@@ -1,5 +1,5 @@
 // kvscope train, bench: long jobs of the engine. Rows go to stdout as they come, the result is the last of
-// --json.
+// --json. What they measure also becomes a study.
 
 #include <cstdio>
 #include <filesystem>
@@ -8,28 +8,37 @@
 #include "app/cli/arguments.h"
 #include "app/cli/engine_options.h"
 #include "app/cli/output.h"
+#include "app/studies/bench/bench_table.h"
+#include "app/studies/train/training_curves.h"
 #include "app/support/paths.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/file.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/trace/study_file.h"
 
 namespace kvscope::app {
 namespace {
 
-int run_job(const Arguments& arguments, const std::string& name, const nlohmann::json& args) {
+/// `curves` takes a training's rows of its curves, which are not for people.
+int run_job(const Arguments& arguments, const std::string& name, const nlohmann::json& args, TrainingCurves* curves,
+            nlohmann::json& result) {
   EngineJob job(engine_options(arguments));
   const bool json = arguments.has("json");
   const auto done = job.call(protocol::JobRequest{name, args}, [&](const nlohmann::json& event) {
     if (event.value("type", "") != "row") return;
+    const nlohmann::json data = event.value("data", nlohmann::json::object());
+    if (curves != nullptr && data.contains("curve")) return curves->take(data["curve"]);
     job.progress().clear();
     if (json) {
-      write_json_line(event.value("data", nlohmann::json::object()));
+      write_json_line(data);
     } else {
       std::printf("%s\n", event.value("text", "").c_str());
     }
   });
   job.progress().clear();
-  const nlohmann::json result = done.value("result", nlohmann::json::object());
+  result = done.value("result", nlohmann::json::object());
+  if (curves != nullptr) curves->write();
   if (json) {
     write_json_line(result);
   } else if (result.is_object() && result.contains("markdown") && result["markdown"].is_string()) {
@@ -84,7 +93,10 @@ int train(const Arguments& arguments) {
     if (arguments.has(option)) args[option] = true;
   }
   if (arguments.has("overrides")) args["overrides"] = parse_json(arguments.text("overrides"), "--overrides");
-  return run_job(arguments, "train", args);
+  nlohmann::json request = args, result;
+  request.erase("output");
+  TrainingCurves curves(arguments.text("o"), request);
+  return run_job(arguments, "train", args, &curves, result);
 }
 
 constexpr OptionSpec kBenchOptions[] = {
@@ -96,6 +108,8 @@ constexpr OptionSpec kBenchOptions[] = {
     {"batch", "N", "decode: sequences at once, up to 32 (1)"},
     {"chunk", "N", "prefill: prompt tokens per step (chosen by device and policy)"},
     {"repeats", "N", "measured repetitions, after a warm-up"},
+    {"o", "FILE.h5", "the study to write (HDF5)"},
+    {"overwrite", "", "overwrite FILE.h5 if it exists"},
     kGateOption,
     kDeviceOption,
     kDtypeOption,
@@ -104,17 +118,8 @@ constexpr OptionSpec kBenchOptions[] = {
     kRowsJsonOption,
 };
 
-int bench(const Arguments& arguments) {
-  const std::string name = arguments.positionals()[0];
-  if (name != "decode" && name != "prefill") usage_error(name, "no such benchmark", "decode or prefill");
-  nlohmann::json args = given_options(
-      arguments, {"policy", "shape", "prompt-tokens", "max-tokens", "batch", "chunk", "repeats", "device", "dtype"});
-  args["name"] = name;
-  if (arguments.has("shape")) {
-    if (arguments.has("gate"))
-      usage_error("--shape and --gate", "both given", "one of them, because random weights have no gate");
-    return run_job(arguments, "bench", args);
-  }
+/// The model to measure, and its gates.
+void add_model(const Arguments& arguments, nlohmann::json& args) {
   const std::string model = arguments.text("model", sample_model().string());
   if (model.empty()) throw Error({.file = "--model", .found = "no sample model", .expected = "--model FOLDER"});
   const std::string folder = model_for(engine_options(arguments), model);
@@ -122,7 +127,26 @@ int bench(const Arguments& arguments) {
   if (arguments.has("policy")) policies.push_back(PolicySpec::parse(arguments.text("policy")));
   args["model"] = folder;
   args["gates"] = gates_for(engine_options(arguments), folder, policies);
-  return run_job(arguments, "bench", args);
+}
+
+int bench(const Arguments& arguments) {
+  const std::string name = arguments.positionals()[0];
+  if (name != "decode" && name != "prefill") usage_error(name, "no such benchmark", "decode or prefill");
+  nlohmann::json args = given_options(
+      arguments, {"policy", "shape", "prompt-tokens", "max-tokens", "batch", "chunk", "repeats", "device", "dtype"});
+  args["name"] = name;
+  if (arguments.has("shape") && arguments.has("gate"))
+    usage_error("--shape and --gate", "both given", "one of them, because random weights have no gate");
+  const std::filesystem::path study = arguments.text("o");
+  const bool overwrite = arguments.has("overwrite");
+  if (arguments.has("o") && study.extension() != ".h5")
+    usage_error("-o", in_quotes(study.string()), "a name that ends in .h5");
+  if (!study.empty()) writable_target(study, overwrite, {}, kOverwriteHint);
+  if (!arguments.has("shape")) add_model(arguments, args);
+  nlohmann::json result;
+  const int code = run_job(arguments, "bench", args, nullptr, result);
+  if (!study.empty() && code == 0) write_study(study, bench_table(args, result), overwrite);
+  return code;
 }
 
 }  // namespace

@@ -64,12 +64,12 @@ void open_as(PathKind kind, Session& session, const CommandRegistry& registry, c
     case PathKind::recipe:
       throw Error({.file = path,
                    .found = "the recipe of a figure, not a study",
-                   .expected = "a study from sweep or hybrid, or a table",
+                   .expected = "a study (.h5)",
                    .hint = "kvscope figure " + shell_quote(path) + " -o FIGURE.pdf draws it"});
     case PathKind::unknown:
       throw Error({.file = path,
                    .found = "a folder without a model, a gate or a training curve",
-                   .expected = "config.json of a model, a gate's files, or NAME_loss.csv"});
+                   .expected = "config.json of a model, a gate's files, or NAME_loss.h5"});
     case PathKind::missing:
       if (has_ending_of_file(path)) throw Error({.code = ExitCode::bad_input, .file = path, .found = "no such file"});
       model_folder(path);  // says what there is
@@ -97,7 +97,7 @@ void open_anything(Session& session, const CommandRegistry& registry, const std:
   session.files().in_background("open " + path, [&session, &registry, path, show_study]() -> Worker::Finish {
     PathKind kind = kind_of_path(path);
     // Not there, where a list of folders would look through each of them.
-    if (kind == PathKind::unknown && !training_logs(path).empty()) kind = PathKind::trace;
+    if (kind == PathKind::unknown && !training_curves(path).empty()) kind = PathKind::trace;
     return [&session, &registry, path, show_study, kind] { open_as(kind, session, registry, path, show_study); };
   });
 }
@@ -113,19 +113,20 @@ bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialo
 
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   const auto has_run = [&session] { return session.runs().shown_a() != nullptr; };
-  registry.add({"file.open", "Open model, gate, trace, study or prompt", "File", "Ctrl+O",
-                takes(arg::path("path", "", "file or folder")), nullptr,
-                [&session, &ui, &registry, &views](const nlohmann::json& arguments) {
-                  if (!ask_for_path(ui, arguments,
-                                    {.title = "Open model, gate, trace, study or prompt",
-                                     .command = "file.open",
-                                     .hint = "a model's folder, a gate, a trace or study, a curve (.csv), a prompt"})) {
-                    with_copy(session, text_argument(arguments, "path"),
-                              [&session, &registry, &ui, &views](const std::string& path) {
-                                open_anything(session, registry, path, [&ui, &views] { show_study_view(ui, views); });
-                              });
-                  }
-                }});
+  registry.add(
+      {"file.open", "Open model, gate, trace, study or prompt", "File", "Ctrl+O",
+       takes(arg::path("path", "", "file or folder")), nullptr,
+       [&session, &ui, &registry, &views](const nlohmann::json& arguments) {
+         if (!ask_for_path(ui, arguments,
+                           {.title = "Open model, gate, trace, study or prompt",
+                            .command = "file.open",
+                            .hint = "a model's folder, a gate, a trace or study, a training's folder, a prompt"})) {
+           with_copy(session, text_argument(arguments, "path"),
+                     [&session, &registry, &ui, &views](const std::string& path) {
+                       open_anything(session, registry, path, [&ui, &views] { show_study_view(ui, views); });
+                     });
+         }
+       }});
   registry.add({"model.open", "Open a model", "File", "", takes(arg::path("path", "", "folder or name")),
                 [&session] { return !session.run_in_progress(); },
                 [&session, &ui](const nlohmann::json& arguments) {

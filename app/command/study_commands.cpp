@@ -1,4 +1,4 @@
-// study.*: studies of sweep and hybrid, what is looked at of them, and the run of a point.
+// study.*: open studies, what is looked at of them, and the run of a point.
 
 #include <algorithm>
 
@@ -96,10 +96,9 @@ void step(Session& session, int by) {
 }
 
 void open_study(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
-  if (ask_for_path(ui, arguments,
-                   {.title = "Open study",
-                    .command = "study.open",
-                    .hint = "a study from sweep or hybrid (.h5), or a table (.csv, .jsonl)"}))
+  if (ask_for_path(
+          ui, arguments,
+          {.title = "Open study", .command = "study.open", .hint = "a study (.h5), or a folder with a training"}))
     return;
   session.studies().open(text_argument(arguments, "path"), [&ui, &views] { show_study_view(ui, views); });
 }

@@ -54,7 +54,7 @@ StudyValues suggested(const Session& session, const StudyForm& form) {
     suggest("max-tokens", std::to_string(session.parameters().max_tokens));
   }
   if (form.command == "eval") suggest("policies", session.parameters().policy.written());
-  suggest("o", free_path(session, form.command, form.command == "eval" ? ".jsonl" : ".h5"));
+  suggest("o", free_path(session, form.command, ".h5"));
   return values;
 }
 

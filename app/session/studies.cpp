@@ -7,23 +7,13 @@
 #include "app/catalog/study_source.h"
 #include "app/session/engine_link.h"
 #include "app/support/usage.h"
-#include "engine/core/study/table/text_table.h"
-#include "engine/core/study/table/training_log.h"
-#include "engine/core/support/error.h"
+#include "engine/core/study/table/study_columns.h"
 
 namespace kvscope::app {
 namespace {
 
 /// Between two looks at a file that grows; of one that does not, the pause doubles.
 constexpr std::chrono::milliseconds kFollow{500}, kFollowAtMost{8000};
-
-void require_study(const StudyTable& table, const std::string& path) {
-  if (!has_known_column(table))
-    throw Error(
-        {.file = path,
-         .found = "a table without any study column",
-         .expected = "nll, accuracy, density, loss or another column that sweep, hybrid, eval, bench or train writes"});
-}
 
 /// "1 point", "12 points"
 std::string points_of(const StudyTable& table) {
@@ -46,7 +36,6 @@ void Studies::open(const std::string& name, std::function<void()> opened, std::f
   files_.in_background("open " + path, [this, path, opened, otherwise]() -> Worker::Finish {
     auto table = std::make_shared<std::optional<StudyTable>>(otherwise ? read_study_source(path, program_)
                                                                        : read_studies({path}, program_));
-    if (*table) require_study(**table, path);
     return [this, path, table, opened, otherwise] {
       if (!*table) return otherwise();
       take(path, std::move(**table));
@@ -103,7 +92,7 @@ void Studies::poll(const EngineLink& engine) {
 void Studies::follow_training() {
   const auto now = std::chrono::steady_clock::now();
   const views::OpenStudy* study = studies_.shown(selection_.study);
-  if (study == nullptr || study->table->kind != kTrainingLog || following_ || now < follow_at_) return;
+  if (study == nullptr || study->table->kind != kTrainingStudy || following_ || now < follow_at_) return;
   following_ = true;
   const auto again = [this](std::chrono::milliseconds pause) {
     following_ = false;
@@ -182,7 +171,6 @@ void Studies::read(const std::string& path) {
   background_.post(
       [this, path, settle]() -> Worker::Finish {
         auto table = std::make_shared<const StudyTable>(read_studies({path}, program_));
-        require_study(*table, path);
         return [table, settle] { settle(table, ""); };
       },
       [this, path, settle](const std::string& text) {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/study/table/training_log.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {
@@ -74,7 +73,7 @@ void of_sweep(const StudyTable& study, int row, MeasuredPoint& point) {
   point.policy = text_of(asked, "policy");
   point.chunk = integer_of(asked, "chunk", 0);
   if (point.chunk == 0) {
-    point.why_not = "This point is from the questions of a task (kvscope eval), so there is no text to read.";
+    point.why_not = "This point is from the questions of a task, so there is no text to read.";
     return;
   }
   const json groups = facts.value("groups", json::object());
@@ -146,14 +145,12 @@ std::string MeasuredPoint::hash_of(const std::string& file_name) const {
 MeasuredPoint measured_point(const StudyTable& study, int row, int piece) {
   MeasuredPoint point;
   point.trace = cell(study, "trace", row);
-  if (study.kind == views::kSweepStudy) {
+  if (study.kind == kSweepStudy || study.kind == kEvalStudy) {
     of_sweep(study, row, point);
-  } else if (study.kind == views::kHybridStudy) {
+  } else if (study.kind == kHybridStudy) {
     of_hybrid(study, row, piece, point);
-  } else if (study.kind == kTrainingLog) {
-    point.why_not = "A training step has no run.";
   } else {
-    point.why_not = "A table does not record its model and texts. Studies from sweep and hybrid do.";
+    point.why_not = study.kind == kTrainingStudy ? "A training step has no run." : "A benchmark's point reads no text.";
   }
   if (point.n_pieces == 0) return point;
   piece = std::clamp(piece, 0, point.n_pieces - 1);

@@ -13,6 +13,8 @@ namespace kvscope::engine {
 struct JobContext {
   std::function<void(const std::string& phase, double value, double max, const std::string& text)> progress;
   std::function<void(const std::string& text, const nlohmann::json& data)> row;  // one line of the result, as it comes
+  /// Rows of a table that the client writes: {"name", "columns", "first", "rows"} replace what it has from row `first` on.
+  std::function<void(const nlohmann::json& curve)> curve;
   const std::atomic<bool>* cancelled = nullptr;  // asked at least once per step; then return {"status": "cancelled"}
 };
 

@@ -160,6 +160,7 @@ void EngineServer::serve(const protocol::JobRequest& request, int id) {
     channel_.write(protocol::progress(id, phase, value, max, text));
   };
   context.row = [&](const std::string& text, const json& data) { channel_.write(protocol::row(id, text, data)); };
+  context.curve = [&](const json& curve) { channel_.write(protocol::row(id, "", {{"curve", curve}})); };
   context.cancelled = &requests_->cancelled();
   std::string names;
   for (const JobInfo& info : job_list()) {

@@ -1,4 +1,4 @@
-// kvscope eval: its table in four forms, its file of answers, and the whole command.
+// kvscope eval: its table in three forms, its study, its file of answers, and the whole command.
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "app/studies/eval/eval_journal.h"
+#include "app/studies/eval/eval_study.h"
 #include "app/studies/eval/eval_table.h"
 #include "engine/core/support/error.h"
+#include "engine/core/trace/study_file.h"
 #include "tests/app/process.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/skip.h"
@@ -56,12 +58,33 @@ TEST_CASE("the text table leaves out columns that nothing was measured for", "[e
   CHECK(text.find("m, cpu, float32, length 512 tokens") != std::string::npos);
 }
 
-TEST_CASE("the CSV quotes commas and leaves empty what was not measured", "[eval]") {
-  const std::string text = eval_table(some_facts(), rows_of_two(), TableFormat::csv);
-  CHECK(text.starts_with("item,policy,n,accuracy,low,high,relative,nll,"));
-  CHECK(text.find("fact_recall,\"h2o:keep=25%,window=8\",2,0.5,") != std::string::npos);
-  CHECK(text.find("nan") == std::string::npos);
-  CHECK(count_lines(text) == 3);
+TEST_CASE("the study has the columns of a sweep, a row for each item and policy, and every answer", "[eval]") {
+  EvalRequest request{.model = "m", .texts = {"/b/a.txt"}, .questions = 3, .pieces = 2, .chunk = 4};
+  EvalFacts facts = some_facts();
+  facts.items.emplace_back("a.txt");
+  std::vector<EvalAnswer> answers = {answer_of("full", 0, true), answer_of("full", 1, true),
+                                     answer_of("h2o:keep=25%,window=8", 0, true),
+                                     answer_of("h2o:keep=25%,window=8", 1, false)};
+  for (const std::string& policy : facts.policies) {
+    answers.push_back({.item = "a.txt", .is_text = true, .policy = policy, .is_dense = policy == "full", .index = 1});
+    answers.back().nll = policy == "full" ? 2 : 2.5;
+  }
+  const StudyTable study = eval_study(request, facts, answers);
+  CHECK_NOTHROW(check_study(study, "s"));
+  CHECK(study.kind == kEvalStudy);
+  CHECK(study.texts("item", "") == std::vector<std::string>{"fact_recall", "fact_recall", "a.txt", "a.txt"});
+  CHECK(study.texts("policy", "")[3] == "h2o:keep=25%,window=8");
+  CHECK(study.numbers("accuracy", "")[1] == 0.5);
+  CHECK(study.numbers("accuracy_low", "")[1] == Approx(wilson_95(1, 2).low));
+  CHECK(study.numbers("nll_difference", "")[3] == 0.5);
+  CHECK(std::isnan(study.numbers("nll", "")[1]));
+  CHECK(study.numbers("is_dense", "") == std::vector<double>{1, 0, 1, 0});
+  CHECK(study.numbers("n", "") == std::vector<double>{2, 2, 1, 1});
+  REQUIRE(study.array("question_right")->shape == std::vector<std::int64_t>{4, 3});
+  CHECK(study.array("question_right")->values[4] == 0);
+  CHECK(std::isnan(study.array("question_right")->values[5]));
+  CHECK(study.array("piece_nll")->values[7] == 2.5);
+  for (const char* of_recipe : {"gate", "curve", "series"}) CHECK(study.column(of_recipe) == nullptr);
 }
 
 TEST_CASE("the JSON has every field of every row, null for what was not measured", "[eval]") {
@@ -208,13 +231,13 @@ TEST_CASE("kvscope eval asks, keeps its answers, and asks nothing twice", "[eval
   if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors"))
     return test::skip("kvscope-engine or the sample model is not built");
   const TemporaryFolder folder;
-  const std::string path = (folder / "answers.jsonl").string();
+  const std::string study = (folder / "eval.h5").string(), path = study + ".answers";
   const std::vector<std::string> words = {"eval",        test::sample_model().string(),
                                           "--questions", "1",
                                           "--policies",  "streaming:window=60",
                                           "--device",    "cpu",
                                           "--quiet",     "-o",
-                                          path};
+                                          study};
   auto first = kvscope_run(words);
   REQUIRE(first.exit_code == 0);
   CHECK(first.out.find("reversal") != std::string::npos);
@@ -222,10 +245,19 @@ TEST_CASE("kvscope eval asks, keeps its answers, and asks nothing twice", "[eval
   const std::string written = read_text(path);
   CHECK(count_lines(written) == 5);  // what was asked, and two tasks under two policies
   std::filesystem::resize_file(path, written.size() - 20);
+  const std::string whole = read_text(study);
   const auto second = kvscope_run(words);
   REQUIRE(second.exit_code == 0);
   CHECK(count_lines(read_text(path)) == 5);
   CHECK(read_text(path).substr(0, written.size() - 200) == written.substr(0, written.size() - 200));
+  CHECK(read_study(test::kvscope(), study).n_points() == 4);
+  CHECK(read_text(study).size() == whole.size());  // one answer was asked again: its time is another
+  std::filesystem::remove(path);
+  const auto without_answers = kvscope_run(words);
+  CHECK(without_answers.exit_code == 2);
+  CHECK(without_answers.err.find("eval.h5: it exists; hint: use another -o") != std::string::npos);
+  std::filesystem::remove(study);
+  REQUIRE(kvscope_run(words).exit_code == 0);
   auto other = words;
   other[3] = "2";
   const auto refused = kvscope_run(other);
@@ -242,7 +274,7 @@ TEST_CASE("a stopped evaluation does not go on with a text, a filler or a config
   const std::string text = read_text(test::source_folder() / "samples/prompts/heldout.txt").substr(0, 20000);
   std::ofstream(folder / "book.txt") << text;
   std::ofstream(folder / "around.txt") << text;
-  const std::string path = (folder / "answers.jsonl").string();
+  const std::string study = (folder / "eval.h5").string(), path = study + ".answers";
   const std::vector<std::string> words = {"eval",        folder.path().string(),
                                           "--texts",     (folder / "book.txt").string(),
                                           "--pieces",    "1",
@@ -253,7 +285,7 @@ TEST_CASE("a stopped evaluation does not go on with a text, a filler or a config
                                           "--policies",  "full",
                                           "--device",    "cpu",
                                           "--quiet",     "-o",
-                                          path};
+                                          study};
   const auto first = kvscope_run(words);
   INFO(first.err);
   REQUIRE(first.exit_code == 0);

@@ -5,6 +5,7 @@
 
 #include "engine/core/trace/study_file.h"
 #include "tests/app/capture_support.h"
+#include "tests/support/study_literal.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
@@ -47,13 +48,13 @@ TEST_CASE("figure draws a study of HDF5, and the recipe beside it makes the same
   CHECK(read_text(figure) == first);
 }
 
-TEST_CASE("figure draws tables of other commands one under another, and --set changes what it draws") {
+TEST_CASE("figure draws studies of several files one under another, and --set changes what it draws") {
   const TemporaryFolder folder;
-  std::ofstream(folder / "one_loss.csv") << "step,loss_boundary\n1,2\n2,1\n";
-  std::ofstream(folder / "two.jsonl") << "{\"step\":1,\"loss_boundary\":3}\n";
-  const auto result = kvscope_run({"figure", "--preset", "kvpop-fig5", (folder / "one_loss.csv").string(),
-                                   (folder / "two.jsonl").string(), "-o", (folder / "f.svg").string(), "--set",
-                                   "log_y=true", "--set", "where=step<2"});
+  write_study(folder / "one_loss.h5", study_of("step,loss_boundary\n1,2\n2,1\n", kTrainingStudy), false);
+  write_study(folder / "two.h5", study_of("step,loss_boundary\n1,3\n", kTrainingStudy), false);
+  const auto result =
+      kvscope_run({"figure", "--preset", "kvpop-fig5", (folder / "one_loss.h5").string(), (folder / "two.h5").string(),
+                   "-o", (folder / "f.svg").string(), "--set", "log_y=true", "--set", "where=step<2"});
   REQUIRE(result.exit_code == 0);
   CHECK(read_text(folder / "f.csv") ==
         "panel,quantity,series,x,value,low,high,n,on_front,knee\n"
@@ -64,9 +65,8 @@ TEST_CASE("figure draws tables of other commands one under another, and --set ch
 TEST_CASE("figure draws the curves of a training's folder, smoothed where asked: each point and the mean up to it") {
   const TemporaryFolder folder;
   fs::create_directories(folder / "out/second");
-  std::ofstream(folder / "out/one_loss.csv")
-      << "step,loss_boundary\n1,4\n2,2\n3,3\n4,9";  // its last line is being written
-  std::ofstream(folder / "out/second/two_loss.csv") << "step,loss_boundary\n1,8\n";
+  write_study(folder / "out/one_loss.h5", study_of("step,loss_boundary\n1,4\n2,2\n3,3\n", kTrainingStudy), false);
+  write_study(folder / "out/second/two_loss.h5", study_of("step,loss_boundary\n1,8\n", kTrainingStudy), false);
   const auto figure = [&](const std::string& smooth) {
     return kvscope_run({"figure", "--preset", "kvpop-fig5", (folder / "out").string(), "-o",
                         (folder / "f.svg").string(), "--overwrite", "--set", "smooth=" + smooth});
@@ -89,7 +89,7 @@ TEST_CASE("figure refuses what is no study, or has not its columns, in a line an
   const std::string study = (folder / "s.h5").string();
   write_study(study, small_study(), false);
   std::ofstream(folder / "text.h5") << "no HDF5";
-  std::ofstream(folder / "empty.csv") << "";
+  std::ofstream(folder / "old_loss.csv") << "step,loss_boundary\n1,2\n";
   const auto figure = [&](std::vector<std::string> words) {
     words.insert(words.begin(), "figure");
     words.insert(words.end(), {"-o", (folder / "f.pdf").string()});
@@ -98,7 +98,9 @@ TEST_CASE("figure refuses what is no study, or has not its columns, in a line an
   const std::vector<std::string> before = names_in(folder.path());
   check_error_line(figure({"--preset", "wgkv-fig7", study}), 2, "s.h5: \"item\": the study has no column of this name");
   check_error_line(figure({"--preset", "spkv-fig3", (folder / "text.h5").string()}), 2, "text.h5");
-  check_error_line(figure({"--preset", "spkv-fig3", (folder / "empty.csv").string()}), 2, "empty.csv: an empty table");
+  check_error_line(figure({"--preset", "kvpop-fig5", (folder / "old_loss.csv").string()}), 2,
+                   "old_loss.csv: a text file; expected a study (.h5); hint: kvscope eval and bench write one with -o "
+                   "FILE.h5, and train writes NAME_loss.h5");
   check_error_line(figure({"--preset", "spkv-fig3", (folder / "none.h5").string()}), 2, "none.h5");
   check_error_line(figure({"--preset", "spkv-fig3"}), 1, "no study");
   check_error_line(figure({"--preset", "spkv-fig3", study, "--set", "colour=red"}), 2, "colour");

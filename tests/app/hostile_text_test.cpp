@@ -69,7 +69,7 @@ TEST_CASE("What says the same thing twice is refused") {
   check_usage({"run", model, "--prompt", "x", "--oracle", "mass=max", "--no-oracle"}, both("--oracle", "--no-oracle"));
   check_usage({"run", model, "--prompt", "x", "--title", "t"}, "--title: no --prompt-ids");
   check_usage({"heads", "a.h5", "--share", "0.5", "--count", "2"}, both("--share", "--count"));
-  check_usage({"eval", model, "--json", "--format", "csv"}, both("--json", "--format"));
+  check_usage({"eval", model, "--json", "--format", "latex"}, both("--json", "--format"));
   check_usage({"compare", "a.h5", "--policy", "tova", "--forced", "--chunk", "2"}, both("--forced", "--chunk"));
   check_usage({"bench", "decode", "--model", model, "--shape", "qwen3-8b"}, both("--model", "--shape"));
   check_usage({"train", "r.json", "--data", "d", "-o", "o", "--resume", "--overwrite"},

@@ -37,7 +37,7 @@ Case sweep_case(const TemporaryFolder& folder) {
 }
 
 Case eval_case(const TemporaryFolder& folder) {
-  const std::string output = folder / "e.jsonl";
+  const std::string output = folder / "e.h5";
   return {"eval",
           {{"MODEL", sample_model().string()},
            {"tasks", "needle"},
@@ -46,7 +46,7 @@ Case eval_case(const TemporaryFolder& folder) {
            {"o", output},
            {"engine", slow_engine()}},
           output,
-          output};
+          output + ".answers"};
 }
 
 Case capture_case(const TemporaryFolder& folder) {
@@ -149,15 +149,16 @@ TEST_CASE(
   for (const auto& [key, n] : answers_in(study.journal)) CHECK((key + " " + std::to_string(n)) == key + " 1");
 }
 
-TEST_CASE("an evaluation whose window was killed resumes in the next one, with each answer once") {
+TEST_CASE("an evaluation whose window was killed resumes in the next one, with each answer once in the same study") {
   if (skip_without_display()) return;
   const TemporaryFolder folder;
   const Case study = eval_case(folder);
   run_through_a_kill(folder, study);
   CHECK(n_answers(study) == 2 * 12 + 0);  // the dense policy and the other one
-  fs::copy_file(study.output, folder / "again.jsonl");
-  run_again(study, folder / "again.jsonl");  // nothing is left to ask
-  CHECK(read_text(folder / "again.jsonl") == read_text(study.output));
+  fs::copy_file(study.journal, folder / "again.h5.answers");
+  run_again(study, folder / "again.h5");  // nothing is left to ask
+  CHECK(read_text(folder / "again.h5.answers") == read_text(study.journal));
+  CHECK(read_text(folder / "again.h5") == read_text(study.output));
 }
 
 TEST_CASE("a capture whose window was killed resumes in the next one, and has the runs of the command line's") {

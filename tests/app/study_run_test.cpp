@@ -9,11 +9,13 @@
 #include "app/session/study_point.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
+#include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/poll_until.h"
 #include "tests/app/sweep_support.h"
 #include "tests/support/random_run.h"
 #include "tests/support/skip.h"
+#include "tests/support/study_literal.h"
 #include "views/view_list.h"
 
 using namespace kvscope;
@@ -215,11 +217,11 @@ TEST_CASE("A text that has changed or gone, another model and a running engine a
 TEST_CASE("A point whose trace was kept is that trace, whatever model is open", "[study]") {
   const test::TemporaryFolder folder;
   save_trace(folder / "kept.h5", test::random_run(3), false);
-  std::ofstream(folder / "t.csv") << "density,nll,trace\n0.5,2,kept.h5\n1,1,\n";
+  write_study(folder / "t.h5", test::study_of("density,nll,trace\n0.5,2,kept.h5\n1,1,\n", kBenchStudy), false);
   Program program(folder / "state");
-  program.open_study(folder / "t.csv");
+  program.open_study(folder / "t.h5");
   program.select(1);
-  CHECK_THAT(program.studies()["why_not"].get<std::string>(), Catch::Contains("A table does not record"));
+  CHECK_THAT(program.studies()["why_not"].get<std::string>(), Catch::Contains("reads no text"));
   program.select(0);
   CHECK(program.studies()["why_not"] == "");
   const auto run = program.open_point();

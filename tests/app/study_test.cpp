@@ -15,6 +15,7 @@
 #include "tests/app/sweep_support.h"
 #include "tests/support/random_run.h"
 #include "tests/support/skip.h"
+#include "tests/support/study_literal.h"
 #include "views/view_list.h"
 
 using namespace kvscope;
@@ -89,10 +90,10 @@ bool has_row(const Program& program, const std::string& view) {
 
 TEST_CASE("A study is opened as a file is, is listed, shown and closed, and each of these is undone", "[study]") {
   const test::TemporaryFolder folder;
-  const std::string a = (folder / "a.h5").string(), b = (folder / "b.h5").string(), csv = (folder / "c.csv").string();
+  const std::string a = (folder / "a.h5").string(), b = (folder / "b.h5").string(), c = (folder / "c.h5").string();
   write_study(a, test::small_study(), false);
   write_study(b, test::small_study(0.75), false);
-  std::ofstream(csv) << "density,nll\n0.5,2\n1,1\n";
+  write_study(c, test::study_of("density,nll\n0.5,2\n1,1\n", kBenchStudy), false);
   save_trace(folder / "run.h5", test::random_run(3), false);
   Program program((folder / "state").string());
   program.run("policy.set",
@@ -107,8 +108,8 @@ TEST_CASE("A study is opened as a file is, is listed, shown and closed, and each
   CHECK(program.session.files().recent().front() == a);
   CHECK(has_row(program, "study"));
   program.run("study.open", {{"path", b}});
-  program.run("study.open", {{"path", csv}});
-  CHECK(program.studies()["open"][2]["kind"] == "table");
+  program.run("study.open", {{"path", c}});
+  CHECK(program.studies()["open"][2]["kind"] == "bench");
   CHECK(program.studies()["shown"] == 3);
   program.run("study.show", {{"id", 1}});
   CHECK(program.studies()["shown"] == 1);
@@ -165,8 +166,7 @@ TEST_CASE("A damaged study, a trace and a stranger's file are one banner each, a
   refused("study.open", "none.h5", "");
 }
 
-// Each was a table of so many points.
-TEST_CASE("Prompts of capture give the first as the prompt, and the recipe of a figure is refused by its name",
+TEST_CASE("Prompts of capture give the first as the prompt, and figure recipes and text tables are refused by name",
           "[study]") {
   const test::TemporaryFolder folder;
   const auto file = [&](const std::string& name, const std::string& text) {
@@ -201,29 +201,14 @@ TEST_CASE("Prompts of capture give the first as the prompt, and the recipe of a 
   CHECK_THAT(program.banners()[0], Catch::Contains("fig.json: the recipe of a figure") &&
                                        Catch::Contains("kvscope figure ") && !Catch::Contains("\n"));
   CHECK(program.studies()["open"].empty());
-  // What measures is a table as before.
-  program.run("file.open",
-              {{"path", file("t.jsonl", "{\"density\": 0.5, \"nll\": 2}\n{\"density\": 1, \"nll\": 1}\n")}});
-  REQUIRE(program.studies()["open"].size() == 1);
-  CHECK(program.studies()["open"][0]["points"] == 2);
-  CHECK_THAT(notice(), Catch::StartsWith("table of 2 points from "));
-  // What has no column of a study is none.
-  program.run("banner.dismiss");
-  for (const char* text : {R"({"a":1})", R"({"name": "x", "version": 2, "nested": {"nll_of": "text"}})", "[]",
-                           R"({"rows": [{"x": 1, "y": 2}]})"}) {
-    CAPTURE(text);
-    program.run("file.open", {{"path", file("some.json", text)}});
-    CHECK(program.studies()["open"].size() == 1);
-    REQUIRE(program.banners().size() == 1);
-    CHECK_THAT(program.banners()[0], Catch::Contains("some.json"));
+  for (const char* name : {"some.json", "some.jsonl", "some.csv"}) {
+    CAPTURE(name);
     program.run("banner.dismiss");
+    program.run("file.open", {{"path", file(name, "{\"nll\": 2, \"density\": 0.5}\n")}});
+    REQUIRE(program.banners().size() == 1);
+    CHECK_THAT(program.banners()[0], Catch::Contains(name) && Catch::Contains("a text file; expected a study (.h5)"));
+    CHECK(program.studies()["open"].empty());
   }
-  program.run("file.open", {{"path", file("some.csv", "x,y\n1,2\n")}});
-  CHECK(program.studies()["open"].size() == 1);
-  program.run("banner.dismiss");
-  program.run("file.open", {{"path", file("one.json", R"({"nll": 2, "density": 0.5})")}});
-  CHECK(program.studies()["open"].size() == 2);
-  CHECK_THAT(notice(), Catch::StartsWith("table of 1 point from "));
 }
 
 TEST_CASE("The axes of a study, its rows and its point are set by commands, refused where wrong, and undone",

@@ -4,6 +4,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/trace/study_file.h"
 #include "tests/app/capture_support.h"
 #include "tests/app/preload.h"
 #include "tests/app/writers.h"
@@ -48,6 +49,11 @@ void write_recipe(const fs::path& folder) {
                                                        {"stages", {{{"weight", 0.5}, {"steps", 2}}}}}}};
 }
 
+/// The losses of its curve, a study beside the gate.
+std::vector<double> losses_of(const fs::path& folder) {
+  return read_study(test::kvscope(), folder / "out/wg-kv-0.5_loss.h5").numbers("loss_all", "");
+}
+
 /// The gate that came of it.
 std::string gate_of(const fs::path& folder) { return read_text(folder / "out/wg-kv-0.5/gate.safetensors"); }
 
@@ -59,6 +65,8 @@ TEST_CASE("A disk that fails while a training writes costs one line, and it goes
   write_recipe(good.path());
   REQUIRE(train(good.path(), {}).exit_code == 0);
   const std::string whole = gate_of(good.path());
+  const std::vector<double> losses = losses_of(good.path());
+  REQUIRE(losses.size() == 2);
   int faults = 0;
   bool came = true;
   constexpr const char* kHow[] = {"ENOSPC", "EIO", "EDQUOT"};
@@ -85,6 +93,7 @@ TEST_CASE("A disk that fails while a training writes costs one line, and it goes
     INFO(again.err);
     CHECK(again.exit_code == 0);
     CHECK(gate_of(folder.path()) == whole);
+    CHECK(losses_of(folder.path()) == losses);
   }
   CHECK(faults >= 4);
 }

@@ -2,19 +2,24 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/trace/study_file.h"
 #include "tests/app/window_driver.h"
+#include "tests/support/study_literal.h"
 
 using namespace kvscope;
 namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kHeading = "step,tokens,learning_rate,loss_all,tokens_per_s,seconds\n";
+/// The curve with these rows, as kvscope train replaces its file.
+void write_curve(const fs::path& file, const std::string& rows) {
+  const std::string heading = "step,tokens,learning_rate,loss_all,tokens_per_s[tokens/s],seconds[s]\n";
+  write_study(file, test::study_of(heading + rows, kTrainingStudy), true);
+}
 
-void append(const fs::path& file, const std::string& text) { std::ofstream(file, std::ios::app) << text << std::flush; }
+constexpr const char* kTwoSteps = "1,8,0.1,3,100,1\n2,16,0.1,2,100,2\n";
 
 }  // namespace
 
@@ -22,9 +27,9 @@ TEST_CASE("In the window the curves of trainings in a folder grow as they are wr
           "[study]") {
   if (test::skip_without_display()) return;
   const test::TemporaryFolder folder;
-  const fs::path gates = folder / "gates", one = gates / "one_loss.csv", two = gates / "more/two_loss.csv";
+  const fs::path gates = folder / "gates", one = gates / "one_loss.h5", two = gates / "more/two_loss.h5";
   fs::create_directories(gates / "more");
-  append(one, std::string(kHeading) + "1,8,0.1,3,100,1\n2,16,0.1,2,100,2\n");
+  write_curve(one, kTwoSteps);
   const test::Xvfb display;
   test::WindowDriver window(display, {.engine = test::fake(), .words = {gates.string()}});
   const auto points = [](int n) { return nlohmann::json{{"/studies/open/0/points", n}}; };
@@ -39,13 +44,13 @@ TEST_CASE("In the window the curves of trainings in a folder grow as they are wr
   window.frames(2);
   window.click("study.smooth.1");
   window.wait({{"/studies/axes/smooth", 5}});
-  append(one, "3,24,0.1,1.5,100,3\n4,32,0.1,1.2");  // the fourth line is not whole yet
+  write_curve(one, std::string(kTwoSteps) + "3,24,0.1,1.5,100,3\n");
   window.wait(points(3));
-  append(one, "5,100,4\n");
+  write_curve(one, std::string(kTwoSteps) + "3,24,0.1,1.5,100,3\n4,32,0.1,1.25,100,4\n");
   window.wait(points(4));
   CHECK(window.state()["studies"]["point"] == 0);
 
-  append(two, std::string(kHeading) + "1,8,0.1,4,50,1\n");  // before the other by name: its rows move
+  write_curve(two, "1,8,0.1,4,50,1\n");  // before the other by name: its rows move
   window.wait(points(5));
   window.wait({{"/studies/axes/by", "source"}, {"/studies/point", 1}});
   window.frames(3);
@@ -60,7 +65,7 @@ TEST_CASE("In the window the curves of trainings in a folder grow as they are wr
   window.frames(3);
   CHECK(window.text("study.list") == "gates: training, 5 points");
   fs::create_directories(gates);
-  append(one, std::string(kHeading) + "1,8,0.1,3,100,1\n");
+  write_curve(one, "1,8,0.1,3,100,1\n");
   window.wait({{"/studies/open/0/points", 1}, {"/studies/open/0/stale", ""}});
   CHECK(window.state()["studies"]["point"] == 0);
 }

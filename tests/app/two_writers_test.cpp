@@ -69,7 +69,7 @@ TEST_CASE("Of two of each writing command on one file one works, and the other i
 TEST_CASE("Of two evaluations on one file the second is refused with the process that writes, and no answer is doubled",
           "[two_writers]") {
   const TemporaryFolder folder;
-  const std::string answers = (folder / "e.jsonl").string();
+  const std::string study = (folder / "e.h5").string(), answers = study + ".answers";
   const auto eval = [&](const std::string& slow) {
     return Words{test::kvscope().string(),
                  "eval",
@@ -81,7 +81,7 @@ TEST_CASE("Of two evaluations on one file the second is refused with the process
                  "--questions",
                  "4",
                  "-o",
-                 answers,
+                 study,
                  "--engine",
                  fake_engine().string() + slow,
                  "--quiet",
@@ -90,7 +90,7 @@ TEST_CASE("Of two evaluations on one file the second is refused with the process
   auto first = std::async(std::launch::async, [&] { return test::run({.argv = eval(" --slow 300")}); });
   while (!fs::exists(answers) || fs::file_size(answers) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   const Result second = test::run({.argv = eval("")});
-  check_error_line(second, 3, "e.jsonl: another process is writing it (process ");
+  check_error_line(second, 3, "e.h5.answers: another process is writing it (process ");
   CHECK(second.err.find("hint: wait until it ends, or give another -o") != std::string::npos);
   REQUIRE(first.get().exit_code == 0);
   CHECK(count_lines(read_text(answers)) == 1 + 2 * 4);

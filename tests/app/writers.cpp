@@ -60,7 +60,7 @@ std::vector<Writer> writers() {
       {"gate convert --overwrite", {"gate", "convert", model, "-o", "old-gate", "--overwrite"}},
       {"sweep", {"sweep", "r.json", "-o", "sweep.h5", "--engine", fake_engine().string(), "--quiet"}},
       {"eval",
-       {"eval", model, "--tasks", "needle", "--policies", "tova:keep=50%", "--questions", "3", "-o", "eval.jsonl",
+       {"eval", model, "--tasks", "needle", "--policies", "tova:keep=50%", "--questions", "3", "-o", "eval.h5",
         "--engine", fake_engine().string(), "--quiet"}},
       {"merge", {"merge", "s0.h5", "s1.h5", "-o", "new.h5", "--quiet"}},
       {"merge --copy", {"merge", "s0.h5", "s1.h5", "-o", "old.h5", "--copy", "--overwrite", "--quiet"}},
@@ -105,8 +105,8 @@ void WritersFolder::check_files(const Bytes& before, const fs::path& folder, con
     CHECK(result.contains(name));  // no other name than those of a success
     const auto old = before.find(name);
     if (old != before.end() && old->second == bytes) continue;
-    const bool is_trace = name.ends_with(".h5") && name != "sweep.h5";
-    if (name.ends_with(".answers") || name == "eval.jsonl") {
+    const bool is_trace = name.ends_with(".h5") && name != "sweep.h5" && name != "eval.h5";
+    if (name.ends_with(".answers")) {
       CHECK(result.at(name).starts_with(bytes));  // as far as it came
     } else if (is_trace) {
       CHECK(inspect_trace(folder / name).n_runs >= (name == "partial.h5" ? 1 : 0));

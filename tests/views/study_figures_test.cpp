@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/study/table/text_table.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
+#include "tests/support/study_literal.h"
 #include "tests/views/figure_column.h"
 #include "views/figure/column_spread_figure.h"
 #include "views/figure/map_panels_figure.h"
@@ -22,8 +22,8 @@ namespace {
 
 /// Two methods and a dense row over two items; b's points are out of order, and one was not measured.
 StudyTable study() {
-  StudyTable table = read_text_table(
-      "method,item,density,nll,nll_low,nll_high,on_front,is_knee,seed\n"
+  return study_of(
+      "method,item,density,nll[nats/token],nll_low,nll_high,on_front,is_knee,seed\n"
       "full,needle,1,2,2,2,0,0,0\n"
       "a,needle,0.5,2.2,2.1,2.3,1,1,0\n"
       "a,needle,0.2,2.6,2.5,2.7,0,0,0\n"
@@ -32,10 +32,7 @@ StudyTable study() {
       "b,needle,0.3,,,,0,0,0\n"
       "full,passkey,1,1,,,0,0,0\n"
       "a,passkey,0.5,1.5,,,0,0,0\n"
-      "a,passkey,0.5,1.7,,,0,0,1\n",
-      "t");
-  table.kind = "sweep";
-  return table;
+      "a,passkey,0.5,1.7,,,0,0,1\n");
 }
 
 StudyLinesOptions nll_by_density() {
@@ -190,10 +187,9 @@ TEST_CASE("bars: rows of one category and series are one bar, their mean") {
 }
 
 TEST_CASE("a spread over columns has their quantiles at each x, by hand") {
-  const StudyTable table = read_text_table(
+  const StudyTable table = study_of(
       "step,open_0_0,open_0_1,open_1_0,open_1_1,open_2_0\n"
-      "2,0.1,0.2,0.3,0.4,0.5\n1,1,1,1,1,0\n",
-      "t");
+      "2,0.1,0.2,0.3,0.4,0.5\n1,1,1,1,1,0\n");
   const auto spread = column_spread(table, {});
   REQUIRE(spread.size() == 2);
   CHECK(spread[0].x == 1);

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <map>
 
-#include "engine/core/study/table/text_table.h"
-#include "engine/core/study/table/training_log.h"
+#include "engine/core/study/table/study_columns.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
+#include "tests/support/study_literal.h"
 #include "tests/views/figure_column.h"
 #include "tests/views/view_support.h"
 
@@ -205,7 +205,7 @@ TEST_CASE("study: the Pareto front is shown along the axes that it is of, and sw
 }
 
 TEST_CASE("study: a column of texts gives bars, and a click in one selects its row") {
-  Stage stage(read_text_table("name,value,value_low,value_high\na,1,0.5,1.5\nb,-2,,\nc,3,,\n", "t"));
+  Stage stage(study_of("name,value,value_low,value_high\na,1,0.5,1.5\nb,-2,,\nc,3,,\n"));
   stage.look().x = "name";
   stage.draw();
   REQUIRE(std::holds_alternative<StudyBarsOptions>(stage.view.figure(stage.context)->options));
@@ -220,16 +220,16 @@ TEST_CASE("study: a column of texts gives bars, and a click in one selects its r
 TEST_CASE("study: several are listed with kind, points and path, and one that cannot be read says why") {
   Stage stage(preset_study());
   stage.studies.all.push_back(
-      {2, "/b/t.csv", "t.csv", std::make_shared<const StudyTable>(read_text_table("a,b\n1,2\n2,3\n", "t")), ""});
+      {2, "/b/t.h5", "t.h5", std::make_shared<const StudyTable>(study_of("a,b\n1,2\n2,3\n")), ""});
   stage.studies.all.push_back({3, "/c/u.h5", "u.h5", nullptr, "u.h5: no such file"});
   stage.draw();
   CHECK(stage.text("study.list") == "s.h5: sweep, 15 points");
   stage.look().point = 7;
   stage.click("study.list");
   stage.click("study.list.2");
-  CHECK(stage.look().shown == "/b/t.csv");
+  CHECK(stage.look().shown == "/b/t.h5");
   CHECK(stage.look().point == -1);
-  CHECK(stage.text("study.list") == "t.csv: table, 2 points");
+  CHECK(stage.text("study.list") == "t.h5: sweep, 2 points");
   stage.click("study.list");
   stage.click("study.list.3");
   CHECK(stage.text("study.unreadable") == "u.h5: no such file");
@@ -275,7 +275,7 @@ TEST_CASE("study: axes that give no figure say why, and any size of region and t
   CHECK_THAT(stage.text("study.refusal"), Catch::Contains("no point has both"));
   const ImVec2 size = GENERATE(ImVec2{60, 60}, ImVec2{300, 700}, ImVec2{1600, 80}, ImVec2{3800, 2100});
   for (const char* table : {"a\n1\n", "a,b\nx,y\n", "a,b\n,\n", "x,y\n1,2\n"}) {
-    Stage other(read_text_table(table, "t"), size);
+    Stage other(study_of(table), size);
     other.look().point = 0;
     other.draw();
     CHECK(other.window.n_vertices() > 0);
@@ -285,7 +285,7 @@ TEST_CASE("study: axes that give no figure say why, and any size of region and t
 TEST_CASE("study: a table of a hundred thousand rows is drawn beside the frames") {
   std::string csv = "density,nll,policy\n";
   for (int i = 0; i < 100'000; ++i) csv += std::to_string(i) + "," + std::to_string(i % 77) + ",p\n";
-  Stage stage(read_text_table(csv, "t"));
+  Stage stage(study_of(csv));
   stage.draw();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!stage.has("study.plot") && std::chrono::steady_clock::now() < deadline) stage.draw(1);
@@ -293,11 +293,11 @@ TEST_CASE("study: a table of a hundred thousand rows is drawn beside the frames"
 }
 
 TEST_CASE("study: the curve of a training is lines over steps without marks, with the newest rows beside, and no run") {
-  const std::string heading = "step,tokens,learning_rate,loss_all,tokens_per_s,seconds\n";
+  const std::string heading = "step,tokens,learning_rate,loss_all,tokens_per_s[tokens/s],seconds[s]\n";
   const std::pair<std::string, StudyTable> both[] = {
-      {"a", read_text_table(heading + "1,8,0.1,3,100,1\n2,16,0.1,2.5,110,2\n", "a")},
-      {"b", read_text_table(heading + "1,8,0.1,4,200,1\n", "b")}};
-  Stage stage(join_tables(both));
+      {"a", study_of(heading + "1,8,0.1,3,100,1\n2,16,0.1,2.5,110,2\n", kTrainingStudy)},
+      {"b", study_of(heading + "1,8,0.1,4,200,1\n", kTrainingStudy)}};
+  Stage stage(join_studies(both));
   stage.draw();
   CHECK(stage.text("study.list") == "s.h5: training, 3 points");
   const FigureOptions options = study_figure(stage.table(), stage.look());

@@ -91,7 +91,7 @@ StudyLinesOptions by_length(std::vector<std::string> y, std::string series) {
   return options;
 }
 
-/// Of several CSV files of a training: a line each.
+/// Of several curves of trainings: a line each.
 StudyLinesOptions of_training(std::string x, std::vector<std::string> y) {
   StudyLinesOptions options = lines(std::move(x), std::move(y), "source");
   options.marks = false;
@@ -120,6 +120,8 @@ std::vector<FigurePreset> of_studies() {
   StudyLinesOptions combinations = by_task("cache_bytes|density", false);
   combinations.pick.series = "curve|policy";  // what differs in more than one parameter is no line
   StudyLinesOptions gates = lines("density", {"nll_difference"}, "curve|source");
+  StudyLinesOptions reads = by_task("axis_read|read", true);
+  reads.pick.front = reads.pick.knee = "";  // a study's front is against the size of the cache
   return {
       of_study("kvpop-fig4", "Time per token and peak memory against length (KVpop Fig. 4)", kWide,
                by_length({"ms_per_step", "peak_bytes"}, "method")),
@@ -142,7 +144,7 @@ std::vector<FigurePreset> of_studies() {
       of_study("wgkv-fig8", "Prefill or time per token, and peak memory, at each length (WG-KV Fig. 8)", kWide,
                lengths),
       of_study("wgkv-fig9", "Accuracy against tokens read per query, with and without a gate (WG-KV Fig. 9)", kWide,
-               by_task("axis_read|read", true)),
+               reads),
       of_study("wgkv-fig10", "Accuracy against the cache: admission, eviction, both (WG-KV Fig. 10)", kWide,
                combinations),
       of_study("wgkv-fig11", "NLL against density over gates and thresholds (WG-KV Fig. 11)", kColumn, gates),

@@ -164,9 +164,7 @@ std::string describe(const StudyTable& study, const std::vector<StudyPanel>& pan
       for (const StudyPoint& p : series.points) interval |= o.interval && !std::isnan(p.low);
     }
   }
-  if (interval)
-    text += study.kind == "table" ? " Whiskers: the interval in the table."
-                                  : " Whiskers: 95 % interval, or the range where a bar is a mean.";
+  if (interval) text += " Whiskers: " + interval_name(study, o.pick.y[0]) + ", or the range where a bar is a mean.";
   if (dense) text += " Dashed: the dense cache.";
   return text + describe_study(study, o.pick);
 }

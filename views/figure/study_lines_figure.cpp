@@ -214,12 +214,7 @@ std::string describe(const StudyTable& study, const Axes& axes, const Shown& sho
   for (const std::string& label : axes.y_labels) text += (text.empty() ? "" : "; ") + label;
   text += " against " + axes.x_label + ".";
   if (shown.interval) {
-    const StudyColumn* low = study.column(o.pick.y[0] + "_low");
-    std::string of = low && !low->meaning.empty() ? low->meaning
-                     : study.kind == "table"      ? "range of the repetitions"
-                                                  : "95 % interval";
-    if (constexpr std::string_view kEnd = "lower end of "; of.starts_with(kEnd)) of.erase(0, kEnd.size());
-    text += std::string(o.interval == IntervalMark::band ? " Bands: " : " Whiskers: ") + of;
+    text += (o.interval == IntervalMark::band ? " Bands: " : " Whiskers: ") + interval_name(study, o.pick.y[0]);
     if (!o.pick.combine.empty()) text += "; for points that are a mean, from the lowest to the highest";
     text += ".";
   }
@@ -231,6 +226,13 @@ std::string describe(const StudyTable& study, const Axes& axes, const Shown& sho
 }
 
 }  // namespace
+
+std::string interval_name(const StudyTable& study, const std::string& y) {
+  const StudyColumn* low = study.column(y + "_low");
+  std::string name = low && !low->meaning.empty() ? low->meaning : "95 % interval";
+  if (constexpr std::string_view kEnd = "lower end of "; name.starts_with(kEnd)) name.erase(0, kEnd.size());
+  return name;
+}
 
 std::string describe_study(const StudyTable& study, const StudyPick& pick) {
   std::string text;

@@ -31,6 +31,9 @@ struct StudyLinesOptions {
 BuiltFigure study_lines_figure(const StudyTable& study, const StudyLinesOptions& options, const FigureStyle& style);
 DrawnStudy draw_study_lines(const StudyTable& study, const StudyLinesOptions& options, const FigureStyle& style);
 
+/// What the interval of column `y` is, as its lower end says: "Wilson's 95 % interval".
+std::string interval_name(const StudyTable& study, const std::string& y);
+
 /// The model and file format of a study, if its facts say them: the end of its captions.
 std::string describe_study(const StudyTable& study, const StudyPick& pick);
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/study/table/training_log.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
@@ -94,7 +93,7 @@ std::vector<std::string> usual_rows(const StudyTable& study, const StudyAxes& ax
 }
 
 std::string usual_dense(const StudyTable& study) {
-  if (study.kind == kSweepStudy && is_number(study, "is_dense")) return "is_dense=1";
+  if (is_number(study, "is_dense")) return "is_dense=1";
   if (study.kind == kHybridStudy && study.column("strategy") != nullptr) return "strategy=dense";
   return study.column("method") != nullptr ? "method=full" : "";
 }
@@ -182,7 +181,7 @@ FigureOptions study_figure(const StudyTable& study, const StudyLook& look) {
   lines.pick = pick_of(axes, look);
   lines.log_x = look.log_x, lines.log_y = look.log_y, lines.smooth = look.smooth;
   lines.interval = look.interval;
-  lines.marks = study.kind != kTrainingLog;  // hundreds of steps, one beside the other
+  lines.marks = study.kind != kTrainingStudy;  // hundreds of steps, one beside the other
   return lines;
 }
 

@@ -11,8 +11,6 @@
 
 namespace kvscope::views {
 
-/// StudyTable::kind of what sweep and hybrid write.
-inline constexpr std::string_view kSweepStudy = "sweep", kHybridStudy = "hybrid";
 inline constexpr std::string_view kNoColumn = "none", kAllRows = "all";
 
 /// Part of the selection: plain data.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/core/study/table/training_log.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
@@ -22,7 +21,7 @@ void StudyPointPanel::draw(ViewContext& context) {
   };
   step("study.previous", "Previous point", "Go to the previous point on this line (Alt+Left)", "study.previous", true);
   step("study.next", "Next point", "Go to the next point on this line (Alt+Right)", "study.next", false);
-  const bool training = study.kind == kTrainingLog,
+  const bool training = study.kind == kTrainingStudy,
              selected = look.point >= 0 && look.point < static_cast<int>(study.n_points());
   if (!selected && training) return draw_newest(study, look);
   if (!selected) return say("study.no_point", p.muted, "Click a point to see its measurements.");

@@ -7,7 +7,6 @@
 #include "app/support/usage.h"
 #include "engine/core/support/json_fields.h"
 #include "engine/core/support/text.h"
-#include "views/figure/figure.h"
 
 namespace kvscope::app {
 namespace {
@@ -59,29 +58,6 @@ std::string latex(std::span<const EvalRow> rows) {
   return text + "\\bottomrule\n\\end{tabular}\n";
 }
 
-std::string csv(std::span<const EvalRow> rows) {
-  const EvalRow none;
-  std::string heading;
-  visit_fields(
-      none, [&](const char* name, const auto&, auto) { heading += (heading.empty() ? "" : ",") + std::string(name); });
-  std::string text = heading + "\n";
-  for (const EvalRow& row : rows) {
-    std::string line;
-    bool first = true;
-    visit_fields(row, [&]<typename Member>(const char*, const Member& member, auto) {
-      if (!first) line += ",";
-      first = false;
-      if constexpr (std::is_same_v<Member, std::string>) {
-        line += views::csv_text(member);
-      } else if (!std::isnan(static_cast<double>(member))) {
-        line += number_text(static_cast<double>(member));
-      }
-    });
-    text += line + "\n";
-  }
-  return text;
-}
-
 std::string json_text(const EvalFacts& facts, std::span<const EvalRow> rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const EvalRow& row : rows) list.push_back(json_of_fields(row));
@@ -93,16 +69,13 @@ std::string json_text(const EvalFacts& facts, std::span<const EvalRow> rows) {
 
 TableFormat table_format(const std::string& name) {
   if (name == "text") return TableFormat::text;
-  if (name == "csv") return TableFormat::csv;
   if (name == "json") return TableFormat::json;
   if (name == "latex") return TableFormat::latex;
-  usage_error("--format", "'" + name + "'", "text, csv, json or latex");
+  usage_error("--format", "'" + name + "'", "text, json or latex");
 }
 
 std::string eval_table(const EvalFacts& facts, std::span<const EvalRow> rows, TableFormat format) {
   switch (format) {
-    case TableFormat::csv:
-      return csv(rows);
     case TableFormat::json:
       return json_text(facts, rows);
     case TableFormat::latex:

@@ -8,14 +8,13 @@
 
 namespace kvscope::app {
 
-enum class TableFormat { text, csv, json, latex };
+enum class TableFormat { text, json, latex };
 
-/// "text", "csv", "json", "latex"; throws Error (usage) for anything else.
+/// "text", "json", "latex"; throws Error (usage) for anything else.
 TableFormat table_format(const std::string& name);
 
 ///     text    columns of equal width; what was not measured for any row has no column
 ///     latex   the same columns as a tabular of booktabs, lines between items
-///     csv     all fields of EvalRow, a heading, empty cells for what was not measured
 ///     json    one object on one line: facts, and rows with null for what was not measured
 std::string eval_table(const EvalFacts& facts, std::span<const EvalRow> rows, TableFormat format);
 

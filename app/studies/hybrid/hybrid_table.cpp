@@ -249,7 +249,7 @@ class Table {
 StudyTable hybrid_table(const HybridStudy& study, const HybridEngine& engine, const nlohmann::ordered_json& request,
                         const nlohmann::ordered_json& facts) {
   Table table(study, engine);
-  return {.kind = "hybrid",
+  return {.kind = std::string(kHybridStudy),
           .request = request.dump(),
           .facts = facts.dump(),
           .columns = table.columns(),

@@ -161,14 +161,14 @@ void SweepJournal::begin(const SweepGroup& group, const EvalFacts& facts) {
   const auto there = facts_.find(group.name());
   const bool is_known = there != facts_.end() && there->second == facts;
   check_facts(group.name(), facts, journal_.path());
-  if (!is_known) journal_.write({{"group", group.name()}, {"facts", json_of_fields(facts)}});
+  if (!is_known && journal_.is_open()) journal_.write({{"group", group.name()}, {"facts", json_of_fields(facts)}});
 }
 
 void SweepJournal::append(const SweepGroup& group, const EvalAnswer& answer) {
   const std::scoped_lock lock(mutex_);
   // Whoever wrote the file before it was opened here may have asked the same.
   if (!answers_[group.name()].try_emplace(answer.key(), answer).second) return;
-  journal_.write({{"group", group.name()}, {"answer", json_of_fields(answer)}});
+  if (journal_.is_open()) journal_.write({{"group", group.name()}, {"answer", json_of_fields(answer)}});
 }
 
 }  // namespace kvscope::app

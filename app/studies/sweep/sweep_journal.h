@@ -17,7 +17,7 @@ namespace kvscope::app {
 
 class SweepJournal {
  public:
-  /// Reads `path` if it is there, and `others`, of shards; of each a last line that was cut short is not there. Throws Error for
+  /// Reads `path` if it is there (empty: answers are only gathered), and `others`, of shards; of each a last line that was cut short is not there. Throws Error for
   /// a file that is none, has answers of other settings, or ran on something else than another one.
   SweepJournal(std::filesystem::path path, const std::vector<std::filesystem::path>& others, const SweepPlan& plan);
 

@@ -267,7 +267,7 @@ std::string facts_text(const SweepJournal& journal) {
 }  // namespace
 
 StudyTable sweep_table(const SweepPlan& plan, const SweepJournal& journal, double kv_bytes) {
-  StudyTable table{.kind = "sweep", .request = plan.recipe, .facts = facts_text(journal)};
+  StudyTable table{.kind = std::string(kSweepStudy), .request = plan.recipe, .facts = facts_text(journal)};
   const std::vector<Row> rows = rows_of(plan, journal);
   Columns columns(table, rows);
   add_identity(columns, plan);

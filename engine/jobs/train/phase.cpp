@@ -8,12 +8,10 @@
 #include <cstdio>
 #include <map>
 #include <mutex>
-#include <optional>
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/seconds_since.h"
-#include "engine/jobs/train/loss_curve.h"
 #include "engine/jobs/train/training_checkpoint.h"
 
 namespace kvscope::engine {
@@ -90,6 +88,21 @@ void check_batch(const Training& training, int batch) {
                .expected = "a number of devices that divides the batch"});
 }
 
+/// {"step": 50, "tokens": ...}
+nlohmann::json named(const std::vector<std::string>& columns, const std::vector<double>& row) {
+  nlohmann::json object;
+  for (std::size_t i = 0; i < columns.size(); ++i) object[columns[i]] = row[i];
+  return object;
+}
+
+/// The rows of `point` from `first` on.
+void tell_curve(const Training& training, const std::string& name, const std::vector<std::string>& columns,
+                const TrainingPoint& point, std::size_t first) {
+  if (!training.leads() || !training.context.curve) return;
+  const std::vector rows(point.curve.begin() + static_cast<std::ptrdiff_t>(first), point.curve.end());
+  training.context.curve({{"name", name}, {"columns", columns}, {"first", first}, {"rows", rows}});
+}
+
 }  // namespace
 
 nlohmann::json run_steps(const Training& training, const PhaseOptions& options, const SequenceSource& sequences,
@@ -101,8 +114,7 @@ nlohmann::json run_steps(const Training& training, const PhaseOptions& options, 
                                       training.identity + ", " + steps.name, optimizer);
   TrainingPoint at = training.resumed ? checkpoint.load() : TrainingPoint{};
   check_batch(training, options.batch);
-  std::optional<LossCurve> curve;
-  if (training.leads()) curve.emplace(training.output / (steps.name + kCurveSuffix), columns, at.curve_bytes);
+  tell_curve(training, steps.name, columns, at, 0);
   DataLoader loader(sequences, options.batch, training.loader_threads, at.step, training.member, training.n_members());
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [start, before = at.seconds] { return before + seconds_since(start); };
@@ -128,14 +140,14 @@ nlohmann::json run_steps(const Training& training, const PhaseOptions& options, 
       values.insert(values.end(), losses.begin(), losses.end());
       values.insert(values.end(), {speed, seconds});
       check_finite(losses, steps, step);
-      for (std::size_t i = 0; i < values.size(); ++i) at.last[columns[i]] = values[i];
-      if (curve) curve->add(values);
-      at = {.step = step, .seconds = seconds, .curve_bytes = curve ? curve->n_bytes() : 0, .last = std::move(at.last)};
+      at.step = step, at.seconds = seconds;
+      at.curve.push_back(values);
       if (!training.leads()) continue;
+      tell_curve(training, steps.name, columns, at, at.curve.size() - 1);
       char text[160];
       std::snprintf(text, sizeof text, "%s step %lld  %s  %.2f M tokens/s  %.0f s", steps.name.c_str(),
                     static_cast<long long>(step), steps.describe(losses).c_str(), speed / 1e6, seconds);
-      if (training.context.row) training.context.row(text, at.last);
+      if (training.context.row) training.context.row(text, named(columns, at.curve.back()));
       if (progress >= 1 || seconds - saved_at >= training.checkpoint_seconds) {
         checkpoint.save(at);
         saved_at = seconds;
@@ -143,7 +155,8 @@ nlohmann::json run_steps(const Training& training, const PhaseOptions& options, 
     }
     if (training.leads() && training.context.progress) training.context.progress(steps.name.c_str(), progress, 1, "");
   }
-  return {{"status", "done"}, {"steps", step}, {"seconds", elapsed()}, {"last", at.last}};
+  const nlohmann::json last = at.curve.empty() ? nlohmann::json() : named(columns, at.curve.back());
+  return {{"status", "done"}, {"steps", step}, {"seconds", elapsed()}, {"last", last}};
 }
 
 }  // namespace kvscope::engine

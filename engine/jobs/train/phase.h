@@ -17,7 +17,7 @@
 
 namespace kvscope::engine {
 
-constexpr char kCheckpointSuffix[] = ".checkpoint", kCurveSuffix[] = "_loss.csv";
+constexpr char kCheckpointSuffix[] = ".checkpoint";
 
 /// Seeds of the streams that must not meet.
 constexpr std::uint64_t kHeldoutSalt = 0x68656c646f757400;  // "heldout"
@@ -59,15 +59,15 @@ struct Training {
   std::unique_ptr<SequenceSource> make_source(std::span<const std::int32_t> text, std::uint64_t seed) const;
 };
 
-/// The base from scratch by next-token loss; writes the model folder and base_loss.csv. Returns the facts of the phase,
+/// The base from scratch by next-token loss; writes the model folder. Returns the facts of the phase,
 /// or {"status": "cancelled"}, in which case no weights are written.
 nlohmann::json run_base_phase(const Training& training);
 
-/// KVpop scorers over the frozen base; writes scorer_loss.csv, and kvpop_scorer.* beside a base that was trained here, or a
+/// KVpop scorers over the frozen base; writes kvpop_scorer.* beside a base that was trained here, or a
 /// folder with a gate for one that was given.
 nlohmann::json run_scorer_phase(const Training& training);
 
-/// Gates of recipe.gate's method over the frozen base; writes a folder and a NAME_loss.csv a stage.
+/// Gates of recipe.gate's method over the frozen base; writes a folder a stage.
 nlohmann::json run_gate_phase(const Training& training);
 
 /// Token ids [B, T + 1] as int64 on the device.
@@ -80,8 +80,8 @@ nlohmann::json dense_accuracy(const DecoderModule& model, const SequenceSource& 
 
 /// The part of a phase that differs: its steps.
 struct PhaseSteps {
-  std::string name;                       // "base": of progress, rows and NAME_loss.csv
-  std::vector<std::string> loss_columns;  // of the CSV file, between learning_rate and tokens_per_s
+  std::string name;                       // "base": of progress, rows, curve and checkpoint
+  std::vector<std::string> loss_columns;  // of the curve, between learning_rate and tokens_per_s
   std::function<void(const Batch&, std::int64_t step)> add_gradients;  // step: those done before
   /// What the last n_steps lost, a value for each of loss_columns; waits for the device.
   std::function<std::vector<double>(std::int64_t n_steps)> report;
@@ -89,8 +89,9 @@ struct PhaseSteps {
 };
 
 /// Steps of `optimizer` until the phase is over, or from NAME.checkpoint on, which is written at logged steps: once in
-/// checkpoint_seconds, and at the end. The numbers of every logged step go to the job's rows and, a line each, to the CSV
-/// file. Returns {"status": "done", "steps", "seconds", "last": the numbers of the last step}, or {"status": "cancelled"}.
+/// checkpoint_seconds, and at the end. The numbers of every logged step go to the job's rows and to its curve of this name, which
+/// begins with the rows of the checkpoint. Returns {"status": "done", "steps", "seconds", "last": the numbers of the last step}, or
+/// {"status": "cancelled"}.
 /// A member of a team sees its share of every batch; gradients and reported losses are means over the members.
 /// Throws Error: resource if a file cannot be written, bad input if a loss is not a number (the checkpoint is of a step before).
 nlohmann::json run_steps(const Training& training, const PhaseOptions& options, const SequenceSource& sequences,

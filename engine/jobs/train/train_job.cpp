@@ -95,18 +95,15 @@ Corpus corpus_of(const Recipe& recipe, const std::filesystem::path& base, const 
                       : Corpus::open_for(base, data, vocabulary, recipe.heldout_share);
 }
 
-/// A curve or checkpoint that a phase of this training would replace, the first by name; "" if there is none.
+/// A checkpoint that a phase of this training would replace, the first by name, or the end of a training; "" if there is none.
 std::string standing_result(const std::filesystem::path& output, const std::string& phase) {
   std::string first;
   if (!std::filesystem::is_directory(output)) return first;
   for (const auto& entry : std::filesystem::directory_iterator(output)) {
-    const std::string name = entry.path().filename().string();
-    const char* suffix = name.ends_with(kCurveSuffix)        ? kCurveSuffix
-                         : name.ends_with(kCheckpointSuffix) ? kCheckpointSuffix
-                                                             : nullptr;
-    if (suffix == nullptr || (!first.empty() && first < name)) continue;
-    const std::string of = name.substr(0, name.rfind(suffix));
-    if (phase == "all" || phase == (of == "base" || of == "scorer" ? of : "gate")) first = name;
+    const std::string name = entry.path().filename().string(), of = entry.path().stem().string();
+    if (entry.path().extension() != kCheckpointSuffix && name != kResult) continue;
+    if (!first.empty() && first < name) continue;
+    if (name == kResult || phase == "all" || phase == (of == "base" || of == "scorer" ? of : "gate")) first = name;
   }
   return first;
 }

@@ -8,7 +8,7 @@
 namespace kvscope::engine {
 namespace {
 
-constexpr char kVersion[] = "1";
+constexpr char kVersion[] = "2";
 
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string where, std::string found,
                          std::string expected) {
@@ -38,8 +38,7 @@ void TrainingCheckpoint::save(const TrainingPoint& point) const {
          .shape = values.back().sizes().vec(),
          .bytes = {static_cast<const std::byte*>(values.back().const_data_ptr()), values.back().nbytes()}});
   }
-  const nlohmann::json facts = {
-      {"step", point.step}, {"seconds", point.seconds}, {"curve_bytes", point.curve_bytes}, {"last", point.last}};
+  const nlohmann::json facts = {{"step", point.step}, {"seconds", point.seconds}, {"curve", point.curve}};
   write_safetensors(path_, tensors,
                     {{"kvscope_checkpoint", kVersion}, {"identity", identity_}, {"point", facts.dump()}});
 }
@@ -62,10 +61,9 @@ TrainingPoint TrainingCheckpoint::load() const {
   try {
     point = {.step = facts.at("step").get<std::int64_t>(),
              .seconds = facts.at("seconds").get<double>(),
-             .curve_bytes = facts.at("curve_bytes").get<std::uint64_t>(),
-             .last = facts.at("last")};
+             .curve = facts.at("curve").get<std::vector<std::vector<double>>>()};
   } catch (const nlohmann::json::exception&) {
-    refuse(path_, "point", "not the facts of a checkpoint", "step, seconds, curve_bytes, last");
+    refuse(path_, "point", "not the facts of a checkpoint", "step, seconds, curve");
   }
   if (point.step < 0) refuse(path_, "step", std::to_string(point.step), "0 or more");
   std::vector<std::pair<at::Tensor, at::Tensor>> read;  // nothing is set before all is known to be good

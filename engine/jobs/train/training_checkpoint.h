@@ -13,10 +13,9 @@ namespace kvscope::engine {
 /// What is not a tensor. All that a step draws at random follows from the recipe's seed and the step's number, so that
 /// no state of a generator is among it.
 struct TrainingPoint {
-  std::int64_t step = 0;          // steps that are done
-  double seconds = 0;             // that they took
-  std::uint64_t curve_bytes = 0;  // of the loss curve's file, up to this step's row
-  nlohmann::json last;            // the numbers of that row
+  std::int64_t step = 0;                   // steps that are done
+  double seconds = 0;                      // that they took
+  std::vector<std::vector<double>> curve;  // a row of numbers for each logged step, up to this one
 };
 
 /// One file of safetensors: parameters and the optimiser's moments in float32, bit for bit, and a TrainingPoint. It is

@@ -1,7 +1,7 @@
 #pragma once
 // What a study has measured: a table with one row for each point (a policy with its parameters, a selection of heads), and
-// arrays beside it (a number for each layer and head). Sweeps and hybrid studies write it, figures, the window and tables
-// read it. In files: engine/core/trace/study_file.h.
+// arrays beside it (a number for each layer and head). Sweeps, hybrid studies, evaluations, benchmarks and trainings write it,
+// figures, the window and tables read it. In files: engine/core/trace/study_file.h.
 
 #include <cstdint>
 #include <limits>
@@ -35,8 +35,12 @@ struct StudyArray {
   std::vector<double> values = {};       // row-major
 };
 
+/// StudyTable::kind. A training's study is its curve, a row a logged step.
+inline constexpr std::string_view kSweepStudy = "sweep", kHybridStudy = "hybrid", kEvalStudy = "eval",
+                                  kBenchStudy = "bench", kTrainingStudy = "training";
+
 struct StudyTable {
-  std::string kind;     // "sweep", "hybrid"
+  std::string kind;     // one of these
   std::string request;  // JSON: what was asked for; with it the study is made again
   std::string facts;    // JSON: program, model, files with hashes, device, number format, dates
   std::vector<StudyColumn> columns = {};
