@@ -25,7 +25,7 @@ TINY = "samples/models/kvscope-tiny"
 TEXT = "samples/prompts/heldout.txt"
 DPI = 110
 
-# What each step writes, and how: lines of the shell without a shell, `>` appends stdout to the first file.
+# What each step writes, and how: lines of the shell without a shell.
 TASK_POLICIES = ";".join(
     [f"streaming:window={w}" for w in (60, 240, 380)]
     + [f"kvpop:budget={b},window=64" for b in (96, 160, 288, 384)]
@@ -39,22 +39,23 @@ SWEEP_POLICIES = ";".join(
 GATE_OVERRIDES = '{"data": {"length": 512}, "gate": {"window": 64, "batch": 1, "log_every": 4, "stages": %s}}'
 SCORER_OVERRIDES = ('{"data": {"length": 512}, "scorer": {"steps": 80, "batch": 1, "window": 64, "top_k": [60, 124], '
                     '"queries": 64, "log_every": 4, "heldout_sequences": 2, "immediate": %s}}')
-LENGTHS, SPEEDS = (384, 768, 1536), ("full", "kvpop:keep=25%")
+SPEEDS = [(n, p) for n in (384, 768, 1536) for p in ("full", "kvpop:keep=25%")]
+DECODE, PREFILL = ([f"{of}-{n}-{p.split(':')[0]}.h5" for n, p in SPEEDS] for of in ("decode", "prefill"))
 ON_TEXT = f"eval {TINY} --tasks fact_recall --questions 1 --texts {TEXT} --pieces 3 --length 768 --chunk 16"
 STAGES = '[{"weight": 0.02, "steps": 160}, {"weight": 0.1, "steps": 60}, {"weight": 0.3, "steps": 60}]'
 ON_SMOLLM2 = "capture smollm2-135m %s.jsonl -o %s.h5 --policy %s --max-tokens 2 --raw"
 STEPS = [
-    (["sweep.csv"], [f"{ON_TEXT} --policies '{SWEEP_POLICIES}' --format csv >"]),
+    (["sweep.h5"], [f"{ON_TEXT} --policies '{SWEEP_POLICIES}' -o sweep.h5"]),
     (["gates"], [f"train samples/recipes/smollm2-sp-kv.json --base {TINY} --data {TEXT} -o gates --device cpu "
                  f"--overrides '{GATE_OVERRIDES % STAGES}'"]),
-] + [([f"sp-kv-{w}.csv"], [f"{ON_TEXT} --gate gates/sp-kv-{w} --policies "
-                           f"'{';'.join(f'sp-kv:threshold={t}' for t in (0.1, 0.5, 0.8))}' --format csv >"])
+] + [([f"sp-kv-{w}.h5"], [f"{ON_TEXT} --gate gates/sp-kv-{w} --policies "
+                           f"'{';'.join(f'sp-kv:threshold={t}' for t in (0.1, 0.5, 0.8))}' -o sp-kv-{w}.h5"])
      for w in ("0.02", "0.1", "0.3")] + [
     (["maths.h5"], ["run smollm2-135m --prompt-file maths.txt --max-tokens 16 --gate kvpop-mlstm --policy kvpop:keep=25% --trace maths.h5"]),
     (["spkv.h5"], [ON_SMOLLM2 % ("prompts", "spkv", "sp-kv") + " --output-error"]),
-    (["tasks.csv"], [f"eval {TINY} --questions 6 --length 768 --policies '{TASK_POLICIES}' --format csv >"]),
-    (["read.csv"], [f"eval {TINY} --questions 6 --length 768 --policies '{READ_POLICIES}' --format csv >"]),
-    (["joint.csv"], [f"eval {TINY} --questions 6 --length 768 --policies '{JOINT_POLICIES}' --format csv >"]),
+    (["tasks.h5"], [f"eval {TINY} --questions 6 --length 768 --policies '{TASK_POLICIES}' -o tasks.h5"]),
+    (["read.h5"], [f"eval {TINY} --questions 6 --length 768 --policies '{READ_POLICIES}' -o read.h5"]),
+    (["joint.h5"], [f"eval {TINY} --questions 6 --length 768 --policies '{JOINT_POLICIES}' -o joint.h5"]),
     (["prose.h5"], [ON_SMOLLM2 % ("prose", "prose", "wg-kv") + " --gate wg-kv-0.01 --no-oracle"]),
     (["code.h5"], [ON_SMOLLM2 % ("code", "code", "wg-kv") + " --gate wg-kv-0.01 --no-oracle"]),
     (["dms.h5"], [ON_SMOLLM2 % ("prompts", "dms", "dms") + " --no-oracle"]),
@@ -62,42 +63,42 @@ STEPS = [
                    f"--overrides '{SCORER_OVERRIDES % 'false'}'"]),
     (["immediate"], [f"train samples/recipes/smollm2-kvpop.json --base {TINY} --data {TEXT} -o immediate --device cpu "
                      f"--overrides '{SCORER_OVERRIDES % 'true'}'"]),
-    (["decode.jsonl"], [f"bench decode --model {TINY} --batch 4 --prompt-tokens {n} --max-tokens 24 --repeats 3 "
-                        f"--policy {p} --device cpu --json >" for n in LENGTHS for p in SPEEDS]),
-    (["prefill.jsonl"], [f"bench prefill --model {TINY} --prompt-tokens {n} --repeats 3 --policy {p} --device cpu --json >"
-                         for n in LENGTHS for p in SPEEDS]),
+    (DECODE, [f"bench decode --model {TINY} --batch 4 --prompt-tokens {n} --max-tokens 24 --repeats 3 "
+              f"--policy {p} --device cpu -o {o}" for o, (n, p) in zip(DECODE, SPEEDS)]),
+    (PREFILL, [f"bench prefill --model {TINY} --prompt-tokens {n} --repeats 3 --policy {p} --device cpu -o {o}"
+               for o, (n, p) in zip(PREFILL, SPEEDS)]),
     (["hybrid.h5"], [f"hybrid {TINY} --texts {TEXT} --gate sp-kv-0.02 --policy sp-kv --pieces 4 --length 384 --shares 10%,25%,40%,60% -o hybrid.h5"]),
 ] + [([f"palindrome-{of}"], [f"train samples/recipes/palindrome-{of}.json --data samples/recipes/palindrome "
                              f"-o palindrome-{of} --device cpu --threads 1"]) for of in ("full", "sliding-window", "sp-kv")]
 
 # What more figures need first.
-ORDER = ["sweep.csv", "gates", "hybrid.h5", "maths.h5", "joint.csv", "spkv.h5", "tasks.csv", "prose.h5", "code.h5"]
+ORDER = ["sweep.h5", "gates", "hybrid.h5", "maths.h5", "joint.h5", "spkv.h5", "tasks.h5", "prose.h5", "code.h5"]
 STEPS.sort(key=lambda step: ORDER.index(step[0][0]) if step[0][0] in ORDER else len(ORDER))
 
-PALINDROMES = ("palindrome-full/full-joint_loss.csv palindrome-sliding-window/sliding-window-joint_loss.csv "
-               "palindrome-sp-kv/sp-kv-joint_loss.csv palindrome-sp-kv/sp-kv-joint-0.02_loss.csv")
+PALINDROMES = ("palindrome-full/full-joint_loss.h5 palindrome-sliding-window/sliding-window-joint_loss.h5 "
+               "palindrome-sp-kv/sp-kv-joint_loss.h5 palindrome-sp-kv/sp-kv-joint-0.02_loss.h5")
 # Preset, its files, further options, what the paper's own figure has that this one has not.
 FIGURES = [
-    ("kvpop-fig4", "decode.jsonl", "", "The paper uses Qwen3-8B on a GPU with up to 131 thousand tokens. Here: the sample model on a CPU, batch 4. Peak memory is that of the process, weights included."),
-    ("kvpop-fig5", "delayed/scorer_loss.csv immediate/scorer_loss.csv", "", "The paper plots the token accuracy of a model that is trained too. Here: the loss of the scorers alone, 80 steps."),
+    ("kvpop-fig4", " ".join(DECODE), "", "The paper uses Qwen3-8B on a GPU with up to 131 thousand tokens. Here: the sample model on a CPU, batch 4. Peak memory is that of the process, weights included."),
+    ("kvpop-fig5", "delayed/scorer_loss.h5 immediate/scorer_loss.h5", "", "The paper plots the token accuracy of a model that is trained too. Here: the loss of the scorers alone, 80 steps."),
     ("kvpop-fig6", "maths.h5", "", "As in the paper: the last 112 evictable tokens, rows are layers, colour counts heads."),
     ("kvpop-fig7", "maths.h5", "", "As in the paper, plus the line of chance."),
     ("kvpop-fig8", "dms.h5", "", "As in the paper: 0 is dense, 1 is the window alone. The median is over 3 texts; the paper's is over 100."),
     ("kvpop-fig9", "maths.h5", "", "The paper shows more sequences. Here: more of one sequence, in several lines."),
-    ("spkv-fig3", "sweep.csv", "--set 'where=[\"item=heldout.txt\"]'", "In the paper, training for this policy lowers the curve. Here, the gates were trained with a frozen base."),
-    ("spkv-fig3-latency", "decode.jsonl", "", "The paper has one line per density, at batch 16 on a GPU."),
+    ("spkv-fig3", "sweep.h5", "--set 'where=[\"item=heldout.txt\"]'", "In the paper, training for this policy lowers the curve. Here, the gates were trained with a frozen base."),
+    ("spkv-fig3-latency", " ".join(DECODE), "", "The paper has one line per density, at batch 16 on a GPU."),
     ("spkv-fig4", "spkv.h5", "", "As in the paper: mean density of each head, rows are layers."),
     ("density-spread", "spkv.h5", "", "Not in the papers: how far a head's density differs from text to text."),
     ("spkv-fig4-strategies", "hybrid.h5", "", "As in the paper: coverage and NLL of the strategies, at several shares."),
-    ("spkv-fig5", "gates/sp-kv-0.02_loss.csv", "", "As in the paper: median, quartiles, deciles and all heads; 24 heads instead of 190."),
-    ("spkv-fig6", "sp-kv-0.02.csv sp-kv-0.1.csv sp-kv-0.3.csv", "--set 'where=[\"item=heldout.txt\"]'", "As in the paper: one line per weight of the density loss, with the thresholds along it."),
+    ("spkv-fig5", "gates/sp-kv-0.02_loss.h5", "", "As in the paper: median, quartiles, deciles and all heads; 24 heads instead of 190."),
+    ("spkv-fig6", "sp-kv-0.02.h5 sp-kv-0.1.h5 sp-kv-0.3.h5", "--set 'where=[\"item=heldout.txt\"]'", "As in the paper: one line per weight of the density loss, with the thresholds along it."),
     ("spkv-fig8", PALINDROMES, "", "As in the paper. Of the models without a gate, full attention has a utility of 1 and the window has 0. sp-kv continues with a price of 0.02."),
-    ("wgkv-fig7", "tasks.csv", "", "The paper has 14 tasks of HELMET. Here: the tasks that the sample model can do."),
-    ("wgkv-fig8", "prefill.jsonl", "", "The paper stacks attention and the rest, which `bench` does not separate. Peak memory on a CPU is that of the process, weights included."),
-    ("wgkv-fig9", "read.csv", "", "As in the paper: Quest alone and Quest after the gate, against the tokens that a query reads."),
-    ("wgkv-fig10", "joint.csv", "", "The paper counts evictions on AIME25. Here: accuracy against density, on the sample model's tasks."),
+    ("wgkv-fig7", "tasks.h5", "", "The paper has 14 tasks of HELMET. Here: the tasks that the sample model can do."),
+    ("wgkv-fig8", " ".join(PREFILL), "", "The paper stacks attention and the rest, which `bench` does not separate. Peak memory on a CPU is that of the process, weights included."),
+    ("wgkv-fig9", "read.h5", "", "As in the paper: Quest alone and Quest after the gate, against the tokens that a query reads."),
+    ("wgkv-fig10", "joint.h5", "", "The paper counts evictions on AIME25. Here: accuracy against the size of the cache, on the sample model's tasks."),
     ("wgkv-fig13-tasks", "prose.h5 code.h5", "--set name_a=Prose --set name_b=Code", "As in the paper: two tasks on one scale. We added the difference."),
-    ("wgkv-fig16", "joint.csv", "", "The paper has one bar per lambda. Here: one bar per combination."),
+    ("wgkv-fig16", "joint.h5", "", "The paper has one bar per lambda. Here: one bar per combination."),
     ("output-error-by-layer", "spkv.h5", "", "Not in the papers: what eviction does to each layer's output."),
     ("hybrid-nll", "hybrid.h5", "", "Not in the papers: NLL of each strategy against its share."),
     ("hybrid-turnover", "hybrid.h5", "", "Not in the papers: how stable the choice of heads is."),
@@ -133,17 +134,9 @@ def make_data(work):
             continue
         for o in outputs:
             shutil.rmtree(work / o, ignore_errors=True)
+            (work / o).unlink(missing_ok=True)
         print(outputs[0], flush=True)
-        unfinished = work / ("unfinished-" + outputs[0])
-        ok = True
-        with open(unfinished, "w") as out:
-            for command in commands:
-                words = shlex.split(command)
-                to_file = words[-1] == ">"
-                ok = ok and kvscope(words[:-1] if to_file else words, work, out if to_file else subprocess.DEVNULL).returncode == 0
-        if ok and not (work / outputs[0]).exists():
-            unfinished.rename(work / outputs[0])
-        unfinished.unlink(missing_ok=True)
+        ok = all(kvscope(shlex.split(command), work, subprocess.DEVNULL).returncode == 0 for command in commands)
         if not ok:
             print(f"  {outputs[0]} could not be made; its figures are left out", flush=True)
 
@@ -229,13 +222,12 @@ def main():
     if "--figures" not in sys.argv:
         make_data(work)
     made = make_figures(work, ROOT / "docs/records/gallery")
-    commands = {outputs[0]: lines for outputs, lines in STEPS}
     page = (ROOT / "docs/records/gallery.md").read_text().split("<!-- made by samples/recipes/gallery.py -->")[0]
     page += "<!-- made by samples/recipes/gallery.py -->\n\n"
     for preset, command, note, caption in made:
-        sources = [name for name in commands for f in command.split() if f == name or f.startswith(name + "/")]
-        lines = [c.removesuffix(" >") + (f" >> {s}" if c.endswith(">") else "") for s in dict.fromkeys(sources) for c in commands[s][:1]]
-        more = sum(len(commands[s]) - 1 for s in dict.fromkeys(sources))
+        files = [f.split("/")[0] for f in command.split()]
+        sources = sorted((s for s in STEPS if s[0][0] in files), key=lambda s: files.index(s[0][0]))
+        lines, more = [c[0] for _, c in sources], sum(len(c) - 1 for _, c in sources)
         page += f"### {preset}\n\n![{preset}](gallery/{preset}.png)\n\n```\n"
         page += "".join(f"kvscope {line}\n" for line in lines) + (f"# ... and {more} more of other lengths and policies\n" if more else "")
         page += f"kvscope {command} -o {preset}.pdf\n```\n\n{note}\n\n> {caption}\n\n"
