@@ -106,11 +106,14 @@ int on_field(ImGuiInputTextCallbackData* data) {
 }
 
 void draw_field(Panel& panel, FileDialog& dialog) {
-  if (state.focus) ImGui::SetKeyboardFocusHere(), state.focus = false;
+  if (state.focus) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(-1);
   if (ImGui::InputTextWithHint("##path", "path", &dialog.path,
                                ImGuiInputTextFlags_CallbackCompletion | ImGuiInputTextFlags_CallbackAlways, on_field))
     state.row = -1, state.entered = false;
+  // Asked for until it has it: a key that is still held when the text changes can take it away again.
+  if (ImGui::IsItemActive()) state.focus = false;
+  if (state.focus && panel.services.wake) panel.services.wake();
   // ImGui gives back the text that it had before a row was taken.
   if (!state.wanted.empty()) dialog.path = state.wanted;
   panel.services.items->add_text("dialog.path", views::last_item(), dialog.path);

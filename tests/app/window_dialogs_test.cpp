@@ -37,6 +37,7 @@ WINDOW_TEST("Figure and venue of an export are changed by keys alone, to and fro
   CHECK(window.text("export.preset") == figure);
   CHECK(window.text_soon("dialog.path", path) == path);
   CHECK(window.text("dialog.title") == title);
+  window.wait({{"/ui/text_input", true}});
   window.type("by-keys");
   CHECK(window.text_soon("dialog.path", "by-keys") == "by-keys.pdf");
   window.key("Return");
