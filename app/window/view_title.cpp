@@ -166,8 +166,8 @@ void draw_tab_buttons(Panel& panel, const views::ViewContext& context, const vie
     const LookScope look(*context.selection, panel.ui, view.id());
     buttons = buttons_of(context, view, false);
   }
+  const PopupStyle style(panel);  // ends after the tab bar's window
   if (!ImGui::DockNodeBeginAmendTabBar(node)) return;
-  const PopupStyle style(panel);
   const ImRect bar = node->TabBar->BarRect;
   const float first = bar.Min.x - node->TabBar->ScrollingAnim;
   float tabs = 0;
