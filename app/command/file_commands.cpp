@@ -102,6 +102,31 @@ void open_anything(Session& session, const CommandRegistry& registry, const std:
   });
 }
 
+void add_gate_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+  registry.add({"gate.open", "Load a gate", "File", "", takes(arg::path("path", "", "file or folder")),
+                [&session] { return !session.engine().model_path().empty() && !session.run_in_progress(); },
+                [&session, &ui](const nlohmann::json& arguments) {
+                  if (!ask_for_path(ui, arguments,
+                                    {.title = "Load a gate",
+                                     .command = "gate.open",
+                                     .hint = "a gate's file or folder, made for this model"})) {
+                    session.model().add_gate(text_argument(arguments, "path"));
+                  }
+                }});
+  registry.add(
+      {"gate.use", "Use a gate of this model", "Policy", "", takes(arg::text("name", "", "name")),
+       [&session] { return !session.policy().gates().found().empty() && !session.run_in_progress(); },
+       [&session](const nlohmann::json& arguments) { session.model().choose_gate(text_argument(arguments, "name")); }});
+  registry.add(
+      {"gate.drop", "Unload a gate", "Policy", "", takes(arg::text("name", "", "name")), nullptr,
+       [&session](const nlohmann::json& arguments) { session.model().drop_gate(text_argument(arguments, "name")); },
+       [&session]() -> std::string {
+         if (session.run_in_progress()) return "A run is in progress. Stop it first.";
+         return session.engine().gates_to_load().empty() ? "The only loaded gates are those in the model's folder."
+                                                         : "";
+       }});
+}
+
 }  // namespace
 
 bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialog) {
@@ -160,28 +185,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                   session.traces().save(integer_argument(arguments, "id", session.runs().a()->id),
                                         text_argument(arguments, "path"), flag_argument(arguments, "overwrite", false));
                 }});
-  registry.add({"gate.open", "Load a gate", "File", "", takes(arg::path("path", "", "file or folder")),
-                [&session] { return !session.engine().model_path().empty() && !session.run_in_progress(); },
-                [&session, &ui](const nlohmann::json& arguments) {
-                  if (!ask_for_path(ui, arguments,
-                                    {.title = "Load a gate",
-                                     .command = "gate.open",
-                                     .hint = "a gate's file or folder, made for this model"})) {
-                    session.model().add_gate(text_argument(arguments, "path"));
-                  }
-                }});
-  registry.add(
-      {"gate.use", "Use a gate of this model", "Policy", "", takes(arg::text("name", "", "name")),
-       [&session] { return !session.policy().gates().found().empty() && !session.run_in_progress(); },
-       [&session](const nlohmann::json& arguments) { session.model().choose_gate(text_argument(arguments, "name")); }});
-  registry.add(
-      {"gate.drop", "Unload a gate", "Policy", "", takes(arg::text("name", "", "name")), nullptr,
-       [&session](const nlohmann::json& arguments) { session.model().drop_gate(text_argument(arguments, "name")); },
-       [&session]() -> std::string {
-         if (session.run_in_progress()) return "A run is in progress. Stop it first.";
-         return session.engine().gates_to_load().empty() ? "The only loaded gates are those in the model's folder."
-                                                         : "";
-       }});
+  add_gate_commands(registry, session, ui);
   registry.add({"file.give_up", "Stop waiting for a file", "File", "", takes(), nullptr,
                 [&session](const nlohmann::json&) {
                   give_up_slow_reads();

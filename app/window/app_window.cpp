@@ -24,7 +24,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/seconds_since.h"
-#include "views/text/machine_font.h"
+#include "views/frame/machine_font.h"
 #include "views/widgets/imgui_compat.h"
 #include "views/widgets/rebuild.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/studies/eval/eval_journal.h"
-#include "app/studies/eval/eval_study.h"
+#include "app/studies/sweep/eval_study.h"
 #include "app/studies/eval/eval_table.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/study_file.h"

@@ -6,7 +6,7 @@
 
 #include "views/figure/figure_builder.h"
 #include "views/figure/font_files.h"
-#include "views/text/machine_font.h"
+#include "views/frame/machine_font.h"
 
 namespace kvscope::views {
 namespace {

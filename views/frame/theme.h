@@ -65,7 +65,7 @@ class ButtonStyle {
 
 /// Fills ImGui's atlas (cleared first) from the installed fonts and stores the handles in `theme`; Inter, JetBrains
 /// Mono and DejaVu are looked up at run time, ImGui's own font is used for what is missing. Characters that they lack
-/// come from the machine's other fonts (views/text/machine_font.h). Returns false if no font file was found.
+/// come from the machine's other fonts (views/frame/machine_font.h). Returns false if no font file was found.
 bool load_fonts(Theme& theme);
 
 inline ImU32 to_imgui(Colour c) { return IM_COL32(c.r, c.g, c.b, c.a); }

@@ -1,4 +1,4 @@
-#include "app/studies/eval/eval_study.h"
+#include "app/studies/sweep/eval_study.h"
 
 #include <algorithm>
 #include <filesystem>

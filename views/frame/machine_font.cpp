@@ -1,4 +1,4 @@
-#include "views/text/machine_font.h"
+#include "views/frame/machine_font.h"
 
 #include <fontconfig/fontconfig.h>
 #include <ft2build.h>
