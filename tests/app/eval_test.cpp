@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/studies/eval/eval_journal.h"
-#include "app/studies/sweep/eval_study.h"
 #include "app/studies/eval/eval_table.h"
+#include "app/studies/sweep/eval_study.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/study_file.h"
 #include "tests/app/process.h"
