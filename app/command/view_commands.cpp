@@ -98,7 +98,7 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
   registry.add(command(
       "view.maximise", "Maximise or restore a view", "View", "Z",
       [&ui, &views](const nlohmann::json& arguments) { maximise(ui, views, arguments); },
-      takes(arg::text("view", "the one under the mouse or the keyboard, else the first of the main row", "name"))));
+      takes(arg::text("view", "the one under the mouse or the keyboard, else the first of the row", "name"))));
 }
 
 // A view by the argument of that name, of those that may be open or not.
