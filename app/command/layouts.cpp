@@ -12,10 +12,6 @@ constexpr float kOfLast = 0.16f;      // what the last has more than an equal sh
 constexpr float kLeastOfMap = 0.42f;  // of the row: at 1280 x 720 two maps beside each other are no slivers
 constexpr float kMapOfPair = 0.48f;   // where there are two views
 
-void drop_looks(UiState& ui) {
-  std::erase_if(ui.looks, [&](const auto& look) { return !has_window(ui.arrangement, look.first); });
-}
-
 views::View* find_view(const views::ViewList& views, std::string_view id) {
   const auto found = std::ranges::find_if(views, [&](const auto& view) { return view->id() == id; });
   return found == views.end() ? nullptr : found->get();
@@ -46,7 +42,6 @@ void apply(const LayoutPreset& layout, UiState& ui, bool has_study) {
   std::vector<std::string> row(layout.main.begin(), layout.main.end());
   if (!has_study && layout.name != "study") std::erase(row, "study");  // a third of the row would be empty
   ui.arrangement = arrangement_of(row);
-  drop_looks(ui);
 }
 
 void apply(const OwnLayout& layout, UiState& ui) {
@@ -109,8 +104,7 @@ void show_view(UiState& ui, const views::ViewList& views, const std::string& vie
 }
 
 void close_view(UiState& ui, const std::string& view) {
-  close_window(ui.arrangement, view);
-  ui.looks.erase(view);
+  close_window(ui.arrangement, view);  // its look stays: a key of that view may have closed it, inside of its LookScope
   if (ui.maximised == view) ui.maximised.clear();
 }
 

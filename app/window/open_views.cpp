@@ -13,7 +13,6 @@ void make_open_views(UiState& ui, views::ViewList& views, const views::ViewServi
                      const views::Selection& selection) {
   std::erase_if(
       views, [&](const auto& view) { return view->id() != view->kind() && !has_window(ui.arrangement, view->id()); });
-  std::erase_if(ui.looks, [&](const auto& look) { return !has_window(ui.arrangement, look.first); });
   for (const std::string& id : windows_of(ui.arrangement)) {
     const std::string_view kind = kind_of(id);
     if (kind.size() == id.size() ||
