@@ -32,14 +32,6 @@ constexpr StrategyButton kStrategies[] = {
      "Make the densest heads global: the share that keeps most outside the window in this run"},
 };
 
-std::string bytes_text(std::int64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  return format_number(value, 4) + " " + kUnits[unit];
-}
-
 /// Context length for the memory estimate: the model's own until the user enters another.
 int context_of(const HeadBoard& board, const ModelInfo& model) {
   return board.context > 0 ? board.context : std::max(1, model.max_positions);

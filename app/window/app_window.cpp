@@ -80,11 +80,7 @@ AppWindow::AppWindow(const WindowOptions& options)
   watch_slow_reads(glfwPostEmptyEvent);
   if (options.light) ui_.dark = false;
   set_up_imgui();
-  services_ = {.textures = textures_.get(),
-               .items = &items_,
-               .theme = &theme_,
-               .wake = glfwPostEmptyEvent,
-               .typed = &text_.typed()};
+  services_ = {.textures = textures_.get(), .items = &items_, .theme = &theme_, .wake = glfwPostEmptyEvent};
   views_ = views::make_views(services_);
   time_deck_ = std::make_unique<views::TimeDeck>(services_);
   add_workspace_commands(commands_, workspace_);
@@ -110,7 +106,6 @@ AppWindow::~AppWindow() {
 void AppWindow::set_up_imgui() {
   IMGUI_CHECKVERSION();
   ImGui::CreateContext();
-  views::take_input_as_it_comes();
   ImGuiIO& io = ImGui::GetIO();
   io.ConfigErrorRecoveryEnableTooltip = io.ConfigErrorRecoveryEnableDebugLog = false;  // of no use to people
   io.ConfigFlags |= ImGuiConfigFlags_DockingEnable;
@@ -173,6 +168,7 @@ void AppWindow::round() {
     --frames_due_;
     draw_frame();
   }
+  if (has_pending_input()) frames_due_ = std::max(frames_due_, 1);
   frame_times_.part(FrameTimes::Part::commands);
   requests_.serve();
   frame_times_.pause();
@@ -189,15 +185,18 @@ double AppWindow::frame_interval() const {
   return std::clamp(kRestPerWork * frame_cpu_, kFrameTime, kLongestInterval);
 }
 
-// A touch is drawn at once: what is pressed and let go between two frames, ImGui 1.86 never sees.
+bool AppWindow::has_pending_input() const { return window_.has_input() || !is_input_drawn(); }
+
+// A touch is drawn at once, and so is what waits for the frame after it: each tap has frames for itself.
 bool AppWindow::is_frame_due() const {
-  return frames_due_ > 0 && (touched_ || frame_ == 0 || seconds_since(last_frame_) >= frame_interval());
+  return frames_due_ > 0 &&
+         (touched_ || has_pending_input() || frame_ == 0 || seconds_since(last_frame_) >= frame_interval());
 }
 
 // Sleeps until something happens: input, an event of the engine (its wake), or half a second.
 void AppWindow::wait() {
   if (frames_due_ > 0) {
-    const double left = frame_interval() - seconds_since(last_frame_);
+    const double left = has_pending_input() ? 0 : frame_interval() - seconds_since(last_frame_);
     if (left > 0) {
       glfwWaitEventsTimeout(left);
     } else {
@@ -206,10 +205,8 @@ void AppWindow::wait() {
     return;
   }
   // A blinking caret, the clock of a run's progress, a message that fades: a few frames a second are enough.
-  // Editors of ours say when their caret blinks, and pictures when they are made again; ImGui's fields do not.
-  const bool blinking = (ImGui::GetIO().WantTextInput && !text_.typed().focused) || is_engine_busy();
-  const double caret = text_.typed().redraw_in - seconds_since(last_frame_);
-  const double next = std::max(1e-3, std::min(caret, -seconds_since(redraw_at_)));
+  const bool blinking = ImGui::GetIO().WantTextInput || is_engine_busy();
+  const double next = std::max(1e-3, -seconds_since(redraw_at_));
   const double timeout = std::min(next, blinking ? 0.1 : kIdleWait);
   const auto begin = std::chrono::steady_clock::now();
   glfwWaitEventsTimeout(timeout);
@@ -280,7 +277,6 @@ void AppWindow::draw_frame() {
   window_.follow_layout();
   if (std::exchange(layout_revision_, window_.layout_revision()) != window_.layout_revision())
     shortcuts_.use(window_.layout());
-  if (text_.begin_frame(window_, holds_input_) || window_.holds_keys()) frames_due_ = std::max(frames_due_, 1);
   frame_times_.part(FrameTimes::Part::views);
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();

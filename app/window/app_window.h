@@ -18,7 +18,6 @@
 #include "app/window/frame_times.h"
 #include "app/window/glfw_window.h"
 #include "app/window/keyboard_focus.h"
-#include "app/window/window_text.h"
 #include "app/workspace/workspace.h"
 #include "views/frame/view_services.h"
 #include "views/view_list.h"
@@ -62,12 +61,15 @@ class AppWindow {
   void wait();
   bool is_engine_busy() const;
   double frame_interval() const;
+  bool has_pending_input() const;
   bool is_frame_due() const;
   void take_input();
   void take_keys();
   void take_key(const KeyPress& press);
   const Command* command_of(const KeyPress& press) const;
   void ask_for_frames();
+  bool takes_next(const InputEvent& event);
+  bool is_typing() const;
   void look_for_new_owner();
   void take_control();
   void draw_frame();
@@ -89,7 +91,6 @@ class AppWindow {
   views::Theme theme_;
   views::ItemRegistry items_;
   std::unique_ptr<views::OpenGlTextureBackend> textures_;
-  WindowText text_;
   std::jthread fonts_;
   views::ViewServices services_;
   ShortcutTexts shortcuts_{commands_};
@@ -111,9 +112,15 @@ class AppWindow {
   float applied_scale_ = 0;
   std::uint64_t frame_ = 0;
   int frames_due_ = 3;
-  bool holds_input_ = false;  // the next frame hears nothing
-  KeyOwner key_owner_;        // in the frame drawn last
-  std::string key_command_;   // that the last key was for which is a shortcut, whether it was possible or not
+  bool holds_input_ = false;  // the next frame hears nothing but what is let go
+  enum class Batch : std::uint8_t {
+    none,
+    text,
+    pointer,
+    key
+  } batch_ = Batch::none;    // that Dear ImGui was fed, not yet drawn
+  KeyOwner key_owner_;       // in the frame drawn last
+  std::string key_command_;  // that the last key was for which is a shortcut, whether it was possible or not
   int n_key_commands_ = 0;
   int hold_ = 0;          // frames before which what was typed is not delivered
   bool touched_ = false;  // in this round of the loop

@@ -107,11 +107,10 @@ void draw_turns(Panel& panel, const std::vector<ChatMessage>& turns) {
   for (std::size_t i = 0; i < turns.size(); ++i) {
     ImGui::PushID(static_cast<int>(i));
     draw_turn_title(panel, static_cast<int>(i), turns[i], i + 1 == turns.size());
-    views::TextEditor& editor = editors[i];
+    views::TextField& editor = editors[i];
     editor.set_text(turns[i].content);
-    const float lines = static_cast<float>(editor.n_lines()) * editor.line_height();
     editor.draw({.item = "chat.turn",
-                 .size = {-1, std::max(editor.line_height(), lines) + 2 * ImGui::GetStyle().FramePadding.y + 1},
+                 .size = {-1, editor.height_of(ImGui::GetContentRegionAvail().x)},
                  .hint = "...",
                  .read_only = true});
     panel.services.items->add("chat.turns", static_cast<int>(i), views::last_item());
@@ -151,7 +150,7 @@ void draw_copy_last_answer(Panel& panel, float right) {
 
 void draw_conversation(Panel& panel) {
   const views::FontScope font(panel.theme().fonts.small);
-  views::TextEditor& system = panel.prompt_editors->system;
+  views::TextField& system = panel.prompt_editors->system;
   system.set_text(panel.session.parameters().chat.system);
   if (system.draw({.item = "chat.system",
                    .size = {-1, panel.px(kSystemHeight)},

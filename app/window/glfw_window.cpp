@@ -3,6 +3,7 @@
 #define GLFW_INCLUDE_GLCOREARB
 #include <GLFW/glfw3.h>
 #include <backends/imgui_impl_glfw.h>
+#include <imgui.h>
 
 #include <algorithm>
 #include <cctype>
@@ -11,6 +12,9 @@
 
 #include "engine/core/support/error.h"
 #include "views/widgets/imgui_compat.h"
+
+// Of the back end, which has it for programs like this one, without a declaration.
+ImGuiKey ImGui_ImplGlfw_KeyToImGuiKey(int keycode, int scancode);
 
 namespace kvscope::app {
 namespace {
@@ -45,6 +49,12 @@ std::string special_key_name(int key) {
 std::string keypad_mark(int key) {
   if (key >= GLFW_KEY_KP_0 && key <= GLFW_KEY_KP_9) return std::to_string(key - GLFW_KEY_KP_0);
   return key == GLFW_KEY_KP_ADD ? "+" : key == GLFW_KEY_KP_SUBTRACT ? "-" : key == GLFW_KEY_KP_DECIMAL ? "." : "";
+}
+
+std::optional<KeyPress> to_press(const std::vector<Shortcut>& meanings) {
+  if (meanings.empty()) return std::nullopt;
+  const Shortcut& first = meanings.front();
+  return KeyPress{first.key, first.ctrl, first.shift, first.alt, {meanings.begin() + 1, meanings.end()}};
 }
 
 // assets/kvscope.svg as pixels: four layers by four columns, the last column is the window of new tokens.
@@ -139,45 +149,57 @@ void GlfwWindow::install_callbacks() {
   glfwSetFramebufferSizeCallback(handle_, on_touch);
 }
 
-bool GlfwWindow::deliver_input(views::TextInput& typed, bool hold) {
-  typed.events.clear();
-  const std::uint64_t last_key = std::exchange(last_key_, kNoLimit);
-  for (const InputEvent& event : hold ? input_.take_releases() : input_.take_frame(typed.focused, last_key)) {
-    keys_delivered_ = std::max(keys_delivered_, event.number);
-    switch (event.kind) {
-      case InputEvent::Kind::key:
-        if (event.action != GLFW_RELEASE && !event.name.empty())
-          typed.events.push_back({.key = event.name,
-                                  .ctrl = (event.mods & GLFW_MOD_CONTROL) != 0,
-                                  .shift = (event.mods & GLFW_MOD_SHIFT) != 0,
-                                  .alt = (event.mods & GLFW_MOD_ALT) != 0});
-        note_modifier(event);
-        ImGui_ImplGlfw_KeyCallback(handle_, event.code, event.scancode, event.action, event.mods);
-        break;
-      case InputEvent::Kind::character:
-        typed.events.push_back({.key = "", .character = static_cast<char32_t>(event.code)});
-        ImGui_ImplGlfw_CharCallback(handle_, static_cast<unsigned int>(event.code));
-        break;
-      case InputEvent::Kind::button:
-        ImGui_ImplGlfw_MouseButtonCallback(handle_, event.code, event.action, event.mods);
-        break;
-      case InputEvent::Kind::scroll:
-        ImGui_ImplGlfw_ScrollCallback(handle_, event.x, event.y);
-        break;
-    }
-  }
-  const auto down = [&](int left, int right) {
-    return modifiers_.test(left - kFirstModifier) || modifiers_.test(right - kFirstModifier);
-  };
-  views::set_modifiers(down(GLFW_KEY_LEFT_CONTROL, GLFW_KEY_RIGHT_CONTROL),
-                       down(GLFW_KEY_LEFT_SHIFT, GLFW_KEY_RIGHT_SHIFT), down(GLFW_KEY_LEFT_ALT, GLFW_KEY_RIGHT_ALT),
-                       down(GLFW_KEY_LEFT_SUPER, GLFW_KEY_RIGHT_SUPER));
-  return !input_.empty();
+bool InputEvent::is_release() const { return (kind == Kind::key || kind == Kind::button) && action == GLFW_RELEASE; }
+
+void GlfwWindow::feed_input() {
+  const bool key = input_.front().kind == InputEvent::Kind::key;
+  feed(input_.front());
+  input_.pop_front();
+  // Its character follows at once: a field that the key opens does not hear it.
+  if (key && has_input() && next_input().kind == InputEvent::Kind::character && !next_input().press) feed_input();
 }
 
-void GlfwWindow::note_modifier(const InputEvent& event) {
-  if (event.code >= kFirstModifier && event.code <= GLFW_KEY_RIGHT_SUPER)
+void GlfwWindow::feed(const InputEvent& event) {
+  ImGuiIO& io = ImGui::GetIO();
+  switch (event.kind) {
+    case InputEvent::Kind::key:
+      return feed_key(event);
+    case InputEvent::Kind::character:
+      return io.AddInputCharacter(static_cast<unsigned int>(event.code));
+    case InputEvent::Kind::button:
+      if (event.code < ImGuiMouseButton_COUNT) io.AddMouseButtonEvent(event.code, event.action == GLFW_PRESS);
+      return;
+    case InputEvent::Kind::move:
+      return io.AddMousePosEvent(static_cast<float>(event.x), static_cast<float>(event.y));
+    case InputEvent::Kind::scroll:
+      return io.AddMouseWheelEvent(static_cast<float>(event.x), static_cast<float>(event.y));
+  }
+}
+
+// Letters by the layout's own, as shortcuts of fields (Ctrl+A) mean them. Modifiers as they were then: the back end's callback
+// would read those of now.
+void GlfwWindow::feed_key(const InputEvent& event) {
+  ImGuiIO& io = ImGui::GetIO();
+  if (event.code >= kFirstModifier && event.code <= GLFW_KEY_RIGHT_SUPER) {
     modifiers_.set(event.code - kFirstModifier, event.action != GLFW_RELEASE);
+    const auto down = [&](int left, int right) {
+      return modifiers_.test(left - kFirstModifier) || modifiers_.test(right - kFirstModifier);
+    };
+    views::set_modifiers(down(GLFW_KEY_LEFT_CONTROL, GLFW_KEY_RIGHT_CONTROL),
+                         down(GLFW_KEY_LEFT_SHIFT, GLFW_KEY_RIGHT_SHIFT), down(GLFW_KEY_LEFT_ALT, GLFW_KEY_RIGHT_ALT),
+                         down(GLFW_KEY_LEFT_SUPER, GLFW_KEY_RIGHT_SUPER));
+  }
+  if (event.action == GLFW_REPEAT) return;  // Dear ImGui repeats by itself
+  const std::string letter = layout_.letter(event.code);
+  int key = ImGui_ImplGlfw_KeyToImGuiKey(event.code, event.scancode);
+  if (letter.size() == 1 && letter[0] >= 'a' && letter[0] <= 'z') key = ImGuiKey_A + (letter[0] - 'a');
+  if (event.action == GLFW_PRESS) {
+    pressed_[event.code] = key;
+  } else if (const auto pressed = pressed_.find(event.code); pressed != pressed_.end()) {
+    key = pressed->second;  // the layout may be another by now
+    pressed_.erase(pressed);
+  }
+  if (key != ImGuiKey_None) io.AddKeyEvent(static_cast<ImGuiKey>(key), event.action == GLFW_PRESS);
 }
 
 GlfwWindow& GlfwWindow::touch(GLFWwindow* window) {
@@ -188,22 +210,20 @@ GlfwWindow& GlfwWindow::touch(GLFWwindow* window) {
 
 void GlfwWindow::on_char(GLFWwindow* window, unsigned int code_point) {
   GlfwWindow& self = touch(window);
+  InputEvent event{.kind = InputEvent::Kind::character, .code = static_cast<int>(code_point)};
   // A letter that AltGr or a like key has turned into a mark means the mark alone.
-  const auto meanings = self.layout_.of_character(code_point, {.code = self.press_.code, .shift = self.press_.shift});
-  if (!meanings.empty() && !self.keys_.empty() && self.keys_.back().number == self.press_number_) self.keys_.pop_back();
-  self.input_.push({.kind = InputEvent::Kind::character,
-                    .code = static_cast<int>(code_point),
-                    .name = "",
-                    .number = self.add_press(meanings)});
+  event.press = to_press(self.layout_.of_character(code_point, {.code = self.press_.code, .shift = self.press_.shift}));
+  if (event.press && !self.input_.empty() && self.input_.back().kind == InputEvent::Kind::key)
+    self.input_.back().press.reset();
+  self.input_.push_back(event);
 }
 
-void GlfwWindow::on_button(GLFWwindow* window, int button, int action, int mods) {
-  GlfwWindow& self = touch(window);
-  self.input_.push({.kind = InputEvent::Kind::button, .code = button, .action = action, .mods = mods, .name = ""});
+void GlfwWindow::on_button(GLFWwindow* window, int button, int action, int) {
+  touch(window).input_.push_back({.kind = InputEvent::Kind::button, .code = button, .action = action});
 }
 
 void GlfwWindow::on_scroll(GLFWwindow* window, double x, double y) {
-  touch(window).input_.push({.kind = InputEvent::Kind::scroll, .x = x, .y = y, .name = ""});
+  touch(window).input_.push_back({.kind = InputEvent::Kind::scroll, .x = x, .y = y});
 }
 
 void GlfwWindow::on_focus(GLFWwindow* window, int focused) {
@@ -212,8 +232,7 @@ void GlfwWindow::on_focus(GLFWwindow* window, int focused) {
 }
 
 void GlfwWindow::on_move(GLFWwindow* window, double x, double y) {
-  touch(window);
-  views::move_mouse(x, y);
+  touch(window).input_.push_back({.kind = InputEvent::Kind::move, .x = x, .y = y});
 }
 
 void GlfwWindow::on_enter(GLFWwindow* window, int entered) {
@@ -225,39 +244,24 @@ void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, i
   GlfwWindow& self = touch(window);
   self.follow_layout();
   if (key == GLFW_KEY_RIGHT_ALT) self.right_alt_ = action != GLFW_RELEASE;
-  InputEvent event{
-      .kind = InputEvent::Kind::key, .code = key, .scancode = scancode, .action = action, .mods = mods, .name = ""};
-  if (action != GLFW_RELEASE) self.press(event, key);
-  self.input_.push(event);
+  InputEvent event{.kind = InputEvent::Kind::key, .code = key, .scancode = scancode, .action = action};
+  if (action != GLFW_RELEASE) self.press(event, mods);
+  self.input_.push_back(event);
 }
 
-/// What a key that goes down means to commands and, as the event's name, to text.
-void GlfwWindow::press(InputEvent& event, int key) {
-  const bool ctrl = (event.mods & GLFW_MOD_CONTROL) != 0, shift = (event.mods & GLFW_MOD_SHIFT) != 0,
-             alt = (event.mods & GLFW_MOD_ALT) != 0;
-  std::vector<Shortcut> meanings;
-  event.name = special_key_name(key);
-  press_ = {.code = event.name.empty() ? key : 0, .ctrl = ctrl, .shift = shift, .alt = alt};
-  if (!event.name.empty()) {
-    meanings = {{event.name, ctrl, shift, alt}};
-  } else if (const std::string mark = keypad_mark(key); !mark.empty()) {
-    if (ctrl || alt) meanings = {{mark, ctrl, shift, alt}};
+/// What a key that goes down means to commands.
+void GlfwWindow::press(InputEvent& event, int mods) {
+  const bool ctrl = (mods & GLFW_MOD_CONTROL) != 0, shift = (mods & GLFW_MOD_SHIFT) != 0,
+             alt = (mods & GLFW_MOD_ALT) != 0;
+  const std::string special = special_key_name(event.code), mark = keypad_mark(event.code);
+  press_ = {.code = special.empty() ? event.code : 0, .ctrl = ctrl, .shift = shift, .alt = alt};
+  if (!special.empty()) {
+    event.press = to_press({{special, ctrl, shift, alt}});
+  } else if (!mark.empty()) {
+    if (ctrl || alt) event.press = to_press({{mark, ctrl, shift, alt}});
   } else if (const bool alt_gr = right_alt_ && !alt; !alt_gr || ctrl) {
-    event.name = layout_.letter(key);
-    meanings = layout_.of_press(press_);
+    event.press = to_press(layout_.of_press(press_));
   }
-  event.number = press_number_ = add_press(meanings);
-}
-
-std::uint64_t GlfwWindow::add_press(const std::vector<Shortcut>& meanings) {
-  if (meanings.empty()) return 0;
-  keys_.push_back({meanings[0].key,
-                   meanings[0].ctrl,
-                   meanings[0].shift,
-                   meanings[0].alt,
-                   ++n_keys_,
-                   {meanings.begin() + 1, meanings.end()}});
-  return n_keys_;
 }
 
 void GlfwWindow::follow_layout() {
@@ -267,20 +271,6 @@ void GlfwWindow::follow_layout() {
 void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
   GlfwWindow& self = touch(window);
   for (int i = 0; i < count; ++i) self.dropped_.emplace_back(paths[i]);
-}
-
-// In step with what fields hear: a key run ahead of it would act on a window that the keys before it have not changed yet.
-std::vector<KeyPress> GlfwWindow::take_keys(bool listed) {
-  const std::uint64_t last = std::max(keys_delivered_, input_.last_key_of_frame(listed));
-  const auto later = std::ranges::find_if(keys_, [last](const KeyPress& key) { return key.number > last; });
-  std::vector<KeyPress> taken(std::make_move_iterator(keys_.begin()), std::make_move_iterator(later));
-  keys_.erase(keys_.begin(), later);
-  return taken;
-}
-
-void GlfwWindow::hold_behind(const KeyPress& press, std::vector<KeyPress> rest) {
-  last_key_ = press.number;
-  keys_.insert(keys_.begin(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
 }
 
 std::vector<std::string> GlfwWindow::take_dropped_files() { return std::exchange(dropped_, {}); }

@@ -1,20 +1,19 @@
 #pragma once
 // A GLFW window with an OpenGL 3.3 core context, and the keys typed into it.
 //
-// What is typed and clicked reaches Dear ImGui through our own queue (input_queue.h), and the keys of commands through
-// another.
+// Input waits in a queue until the window feeds it to Dear ImGui: a key that is a command's acts between two frames, on
+// what the input before it has made.
 
 #include <bitset>
 #include <cstdint>
-#include <limits>
+#include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "app/window/input_queue.h"
 #include "app/window/keyboard_layout.h"
 #include "app/window/x_keyboard.h"
-#include "views/frame/text_input.h"
 
 struct GLFWwindow;
 
@@ -24,8 +23,19 @@ namespace kvscope::app {
 struct KeyPress {
   std::string key;  // "k", "[", "space", "left", "f11", "home"; lower case
   bool ctrl = false, shift = false, alt = false;
-  std::uint64_t number = 0;      // of all keys, from 1
   std::vector<Shortcut> others;  // what it means besides, if that is nothing: "?" is also "Shift+/"
+};
+
+/// What the user's hand did, in GLFW's words.
+struct InputEvent {
+  enum class Kind : std::uint8_t { key, character, button, move, scroll };
+  Kind kind = Kind::key;
+  int code = 0;  // GLFW's key or button; the code point of a character
+  int scancode = 0, action = 0;
+  double x = 0, y = 0;            // of the mouse or the wheel
+  std::optional<KeyPress> press;  // what a shortcut may make of it
+  bool is_release() const;
+  bool is_pointer() const { return kind >= Kind::button; }
 };
 
 class GlfwWindow {
@@ -47,14 +57,10 @@ class GlfwWindow {
 
   /// Installs the callbacks of input; Dear ImGui's back end must install none.
   void install_callbacks();
-  /// Tells Dear ImGui what its next frame may hear, and lists what of it was typed in `typed`: if an editor of ours has the
-  /// keyboard, all of it. `hold`: what is let go alone. False: nothing is left for the frame after it.
-  bool deliver_input(views::TextInput& typed, bool hold);
-  /// The presses among what the next frame may hear. `listed`: an editor of ours has the keyboard.
-  std::vector<KeyPress> take_keys(bool listed);
-  /// Gives `rest` back: the next frame hears nothing after `press`.
-  void hold_behind(const KeyPress& press, std::vector<KeyPress> rest);
-  bool holds_keys() const { return !keys_.empty(); }
+  bool has_input() const { return !input_.empty(); }
+  const InputEvent& next_input() const { return input_.front(); }
+  /// Hands it on to Dear ImGui, a key with the character that it types.
+  void feed_input();
   /// As the last key or frame had it; the revision changes with it.
   const KeyboardLayout& layout() const { return layout_; }
   int layout_revision() const { return layout_revision_; }
@@ -82,22 +88,19 @@ class GlfwWindow {
     touch(window);
   }
 
-  void note_modifier(const InputEvent& event);
-  void press(InputEvent& event, int key);
-  std::uint64_t add_press(const std::vector<Shortcut>& meanings);  // the number that it got; 0 for none
+  void feed(const InputEvent& event);
+  void feed_key(const InputEvent& event);
+  void press(InputEvent& event, int mods);
 
   GLFWwindow* handle_ = nullptr;
-  InputQueue input_;
-  std::bitset<8> modifiers_;  // that Dear ImGui was told are down, from Shift on the left
-  std::vector<KeyPress> keys_;
-  static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t n_keys_ = 0, keys_delivered_ = 0, last_key_ = kNoLimit;  // as KeyPress::number
+  std::deque<InputEvent> input_;
+  std::bitset<8> modifiers_;    // that Dear ImGui was told are down, from Shift on the left
+  std::map<int, int> pressed_;  // GLFW's key: Dear ImGui's, that it was told is down
   XKeyboard keyboard_;
   KeyboardLayout layout_;
   int layout_revision_ = 0;
-  PrintableKey press_;              // the last one
-  std::uint64_t press_number_ = 0;  // of which KeyPress came; 0: none
-  bool right_alt_ = false;          // is down
+  PrintableKey press_;      // the last one
+  bool right_alt_ = false;  // is down
   std::vector<std::string> dropped_;
   bool touched_ = true;  // a new window is looked at
 };

@@ -39,7 +39,7 @@ bool has_models(const UiState& ui) { return ui.models || ui.models_shown; }
 
 void apply_keyboard_focus(const UiState& ui) {
   ImGuiIO& io = ImGui::GetIO();
-  if (ui.keyboard && !ui.notes && !ui.layouts) {  // whose keys are their own
+  if ((ui.keyboard && !ui.layouts) || ui.notes) {  // the keys of layouts are their own
     io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   } else {
     io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
@@ -53,6 +53,14 @@ KeyOwner key_owner(const UiState& ui) {
 bool has_text_field() {
   return ImGui::GetIO().WantTextInput || ImGui::GetCurrentContext()->WantTextInputNextFrame == 1;
 }
+
+bool field_has_undo() {
+  const ImGuiContext& g = *ImGui::GetCurrentContext();
+  return g.ActiveId != 0 && g.InputTextState.ID == g.ActiveId &&
+         (g.InputTextState.Flags & ImGuiInputTextFlags_NoUndoRedo) == 0;
+}
+
+bool is_input_drawn() { return ImGui::GetCurrentContext()->InputEventsQueue.empty(); }
 
 std::string key_of_popup(const UiState& ui, const KeyPress& press) {
   const std::string& key = press.key;
@@ -82,7 +90,7 @@ bool is_key_of_controls(const UiState& ui, const std::string& key) {
 
 void move_keyboard_focus(UiState& ui, std::span<const std::string> regions) {
   ImGuiContext& context = *ImGui::GetCurrentContext();
-  if (!ui.keyboard) {
+  if (!ui.keyboard && !ui.notes) {
     context.NavCursorVisible = false;
     ui.focus_step = 0;
     return;
@@ -138,7 +146,7 @@ std::string keyboard_region(const UiState& ui) {
 
 std::array<float, 4> keyboard_frame(const UiState& ui) {
   const ImGuiContext& g = *ImGui::GetCurrentContext();
-  if (!ui.keyboard || !g.NavWindow || g.NavId == 0) return {};
+  if (!(ui.keyboard || ui.notes) || !g.NavWindow || g.NavId == 0) return {};
   const ImRect at = ImGui::WindowRectRelToAbs(g.NavWindow, g.NavWindow->NavRectRel[g.NavLayer]);
   return {at.Min.x, at.Min.y, at.GetWidth(), at.GetHeight()};
 }

@@ -21,6 +21,10 @@ struct KeyOwner {
 KeyOwner key_owner(const UiState& ui);
 /// A field of ImGui's has the keyboard, as it was drawn last: io.WantTextInput knows of it a frame later.
 bool has_text_field();
+/// It undoes its own changes; those of others are the window's to undo.
+bool field_has_undo();
+/// All input that Dear ImGui was fed was heard by a frame.
+bool is_input_drawn();
 /// Whether a key without modifiers belongs to the controls now.
 bool is_key_of_controls(const UiState& ui, const std::string& key);
 /// What a key means to the list or dialog that lies over the views, as UiState::popup_keys has it; empty: nothing.

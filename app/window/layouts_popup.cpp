@@ -11,16 +11,16 @@
 #include "app/window/panel.h"
 #include "app/window/popup.h"
 #include "engine/core/support/trim.h"
-#include "views/text/text_editor.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/imgui_compat.h"
+#include "views/widgets/text_field.h"
 
 namespace kvscope::app {
 
 struct LayoutEditor {
-  explicit LayoutEditor(const views::ViewServices& services) : name(services, views::TextModel::Lines::one) {}
+  explicit LayoutEditor(const views::ViewServices& services) : name(services, views::TextField::Lines::one) {}
   std::string typed() const { return std::string(trim(name.text(), " \t\n")); }
-  views::TextEditor name;
+  views::TextField name;
   int frames = 0;          // since the field had to ask for the keyboard
   std::size_t chosen = 0;  // that Enter takes
 };
@@ -59,7 +59,8 @@ void draw_save(Panel& panel, const Layouts& layouts) {
   editor.name.draw({.item = "layouts.name",
                     .size = {ImGui::GetContentRegionAvail().x - button - gap, 0},
                     .hint = "Name for the current layout",
-                    .focus = ++editor.frames == 2});  // not in the first: the key that opens it would be typed
+                    .focus = ++editor.frames == 2,
+                    .own_undo = true});  // not in the first: the key that opens it would be typed
   ImGui::SameLine();
   const bool is_known = line_of(layouts, editor.typed()) < layouts.size();
   ImGui::BeginDisabled(editor.typed().empty());

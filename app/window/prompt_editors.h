@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/core/record/run_record.h"
-#include "views/text/text_editor.h"
+#include "views/widgets/text_field.h"
 
 namespace kvscope::app {
 
@@ -15,11 +15,11 @@ struct PromptEditors {
   explicit PromptEditors(const views::ViewServices& services)
       : prompt(services), system(services), stop(services), answer(services) {}
 
-  views::TextEditor prompt, system, stop;
-  views::TextEditor answer;
+  views::TextField prompt, system, stop;
+  views::TextField answer;
   int answer_of = 0;                          // 1: B's
   std::shared_ptr<const RunRecord> answered;  // the run whose answer is shown there
-  std::deque<views::TextEditor> turns;        // of the chat; a deque does not move them
+  std::deque<views::TextField> turns;         // of the chat; a deque does not move them
   int asked_frames = 0;                       // in which the prompt was to have the keyboard, and had it not yet
   bool stop_focused = false;                  // what is typed there is not tidied up under the hand
 };

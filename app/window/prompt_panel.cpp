@@ -54,16 +54,8 @@ void draw_chat_choice(Panel& panel) {
   ImGui::SameLine();
 }
 
-// After Ctrl+Enter the keyboard is in a draft that is empty: what its keys would undo is the question that was sent.
-void go_beyond(Panel& panel, const views::TextEditor& editor) {
-  using Beyond = views::TextEditor::Beyond;
-  if (editor.beyond() == Beyond::nothing) return;
-  const char* id = editor.beyond() == Beyond::undo ? "edit.undo" : "edit.redo";
-  if (const Command* command = panel.commands.find(id); command && panel.commands.enabled(*command)) panel.run(id);
-}
-
 // Typing brings it into sight. What is scrolled off takes no focus in ImGui: it is asked again once it is there.
-void bring_in_sight(Panel& panel, const views::TextEditor& editor) {
+void bring_in_sight(Panel& panel, const views::TextField& editor) {
   const float top = ImGui::GetWindowPos().y, bottom = top + ImGui::GetWindowHeight();
   if (ImGui::GetItemRectMin().y < top || ImGui::GetItemRectMax().y > bottom) {
     ImGui::SetScrollHereY();
@@ -77,7 +69,7 @@ void bring_in_sight(Panel& panel, const views::TextEditor& editor) {
 
 void draw_text(Panel& panel) {
   const views::FontScope font(panel.theme().fonts.small);
-  views::TextEditor& editor = panel.prompt_editors->prompt;
+  views::TextField& editor = panel.prompt_editors->prompt;
   const bool chat = !panel.session.parameters().raw, goes_on = chat && !panel.session.parameters().chat.turns.empty();
   // In a small window the settings below it are to be seen too.
   const float text = std::clamp(0.15f * ImGui::GetIO().DisplaySize.y, panel.px(64), panel.px(kPromptHeight));
@@ -87,10 +79,10 @@ void draw_text(Panel& panel) {
   if (editor.draw({.item = "prompt.text",
                    .size = {-1, height},
                    .hint = goes_on ? "Reply ..." : "Type a prompt or use a sample.",
-                   .focus = asked}))
+                   .focus = asked,
+                   .tabs = true}))
     panel.run("prompt.set", {{"text", editor.text()}});
   if (asked) bring_in_sight(panel, editor);
-  go_beyond(panel, editor);
   if (editor.right_to_left())
     views::text_in(panel.theme().palette.muted, "Right-to-left text is shown in stored order.");
 }

@@ -13,21 +13,21 @@
 #include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
-#include "views/text/text_editor.h"
-#include "views/text/text_line.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/imgui_compat.h"
+#include "views/widgets/table_cells.h"
+#include "views/widgets/text_field.h"
 
 namespace kvscope::app {
 
 /// The name in its row while it is written.
 struct NameEditor {
   NameEditor(const views::ViewServices& services, int run_id, const std::string& name)
-      : run(run_id), editor(services, views::TextModel::Lines::one) {
+      : run(run_id), editor(services, views::TextField::Lines::one) {
     editor.set_text(name);
   }
   int run;
-  views::TextEditor editor;
+  views::TextField editor;
   bool had_keys = false;
 };
 
@@ -193,8 +193,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry, const RunTitle& title) {
     draw_name_field(panel, entry, right - at.x);
   } else {
     // Both ends: runs of one study differ in their last parameter.
-    views::text_line(panel.services, palette.text, std::to_string(entry.id) + "   " + name, right - at.x,
-                     views::Cut::middle);
+    views::text_in(palette.text, views::cut_middle_to(std::to_string(entry.id) + "   " + name, right - at.x));
     panel.services.items->add_text(item + ".name", views::last_item(), name);
     if (ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(0)) panel.run("run.rename", {{"id", entry.id}});
   }
@@ -208,7 +207,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry, const RunTitle& title) {
   const float closer = panel.px(5);
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - closer);
   const std::string prompt = excerpt(run);
-  views::text_line(panel.services, palette.faint, prompt, right - at.x);
+  views::text_in(palette.faint, views::cut_to(prompt, right - at.x));
   panel.services.items->add_text(item + ".prompt", views::last_item(), escape_for_terminal(prompt, 2 * kExcerpt));
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - closer);
   std::string detail = detail_of(run);
@@ -216,7 +215,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry, const RunTitle& title) {
   if (summary != nullptr) detail = numbers_of(*summary, run) + detail;
   if (run.status != RunStatus::complete && run.status != RunStatus::running)
     detail = status_word(run) + ", " + detail;  // first: the line may be cut
-  views::text_line(panel.services, run.status == RunStatus::failed ? palette.bad : palette.muted, detail, right - at.x);
+  views::text_in(run.status == RunStatus::failed ? palette.bad : palette.muted, views::cut_to(detail, right - at.x));
   panel.services.items->add_text(item + ".detail", views::last_item(), detail);
   tooltip(panel, detail + (summary != nullptr ? definitions_of(*summary) : ""));
   ImGui::PopClipRect();

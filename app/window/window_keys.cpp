@@ -12,11 +12,16 @@
 namespace kvscope::app {
 namespace {
 
-/// A key with Ctrl that means something to a text.
+/// A key with Ctrl that means something to the field that has the keyboard.
 bool edits_text(const KeyPress& press) {
-  static const std::set<std::string> kKeys = {"left",   "right",     "up",     "down", "home", "end", "a", "c",
-                                              "delete", "backspace", "insert", "v",    "x",    "y",   "z"};
-  return kKeys.contains(press.key) && (!press.shift || press.key.size() > 1 || press.key == "z");
+  static const std::set<std::string> kKeys = {"left", "right",  "up",        "down",   "home", "end", "a",
+                                              "c",    "delete", "backspace", "insert", "v",    "x"};
+  if (press.key == "y" || press.key == "z") return field_has_undo();
+  return kKeys.contains(press.key) && (!press.shift || press.key.size() > 1);
+}
+
+bool is_character(const KeyPress& press) {
+  return !press.ctrl && !press.alt && (press.key.size() == 1 || press.key == "space");
 }
 
 bool asks(const std::optional<TextField>& field) { return field && field->asks_keyboard > 0; }
@@ -26,23 +31,40 @@ constexpr int kUntilField = 3;
 
 }  // namespace
 
-// What was typed after a key that hands the keyboard on waits until the new owner was drawn, or the old one would hear it.
+// A key that is no text acts on what the input before it has made, and what comes after it acts on what it has made: a frame
+// lies between. What follows a key that hands the keyboard on waits until the new owner was drawn, or the old one would hear
+// it.
 void AppWindow::take_keys() {
   holds_input_ = hold_ > 0 || asks(ui_.find) || asks(ui_.go_to);
-  if (holds_input_) return;
-  std::vector<KeyPress> keys = window_.take_keys(text_.typed().focused);
-  // Drawn in this round: the next one would hold back what was typed before a key that opens a field, for that field.
-  if (!keys.empty()) ask_for_frames(), touched_ = true;
-  for (auto press = keys.begin(); press != keys.end(); ++press) {
+  if (is_input_drawn()) batch_ = Batch::none;
+  while (window_.has_input() && takes_next(window_.next_input())) {
+    const std::optional<KeyPress> press = window_.next_input().press;
+    window_.feed_input();
+    if (!press) continue;
     const auto owner = key_owner(ui_);
     take_key(*press);
     if (key_owner(ui_) == owner) continue;
-    window_.hold_behind(*press, {std::make_move_iterator(press + 1), std::make_move_iterator(keys.end())});
-    return;
+    holds_input_ = true, hold_ = kUntilField, key_owner_ = key_owner(ui_);
   }
 }
 
-// Text that came before the field that it is for has the keyboard would be lost, or somebody else's.
+/// Whether the next frame hears it too.
+bool AppWindow::takes_next(const InputEvent& event) {
+  if (event.is_release()) return true;
+  if (holds_input_) return false;
+  if (event.is_pointer()) {
+    batch_ = Batch::pointer;
+    return true;
+  }
+  const bool text = is_typing() && (!event.press || is_character(*event.press));
+  if (batch_ != Batch::none && !(text && batch_ == Batch::text)) return false;
+  batch_ = text ? Batch::text : Batch::key;
+  return true;
+}
+
+bool AppWindow::is_typing() const { return has_text_field() || ui_.focus_prompt || asks(ui_.find) || asks(ui_.go_to); }
+
+// Text that came before the field that it is for has the keyboard would be lost, or go to another.
 void AppWindow::look_for_new_owner() {
   if (holds_input_ && hold_ > 0) --hold_;
   const KeyOwner before = std::exchange(key_owner_, key_owner(ui_));
@@ -57,8 +79,7 @@ const Command* AppWindow::command_of(const KeyPress& press) const {
 }
 
 void AppWindow::take_key(const KeyPress& press) {
-  const bool typing =
-      has_text_field() || text_.typed().focused || ui_.focus_prompt || asks(ui_.find) || asks(ui_.go_to);
+  const bool typing = is_typing();
   if (press.key == "escape") {
     press_escape(ui_, session_.selection(), typing);
     return;

@@ -264,6 +264,9 @@ StateChange describe_change(const WorkspaceState& before, const WorkspaceState& 
 }
 
 bool same_word(const std::string& before, const std::string& middle, const std::string& after) {
+  constexpr std::size_t kTyped = 16;  // bytes that come in one frame; what is cut or pasted is a step by itself
+  const auto apart = [](std::size_t a, std::size_t b) { return a > b ? a - b : b - a; };
+  if (apart(middle.size(), after.size()) > kTyped) return false;
   if ((middle.size() >= before.size()) != (after.size() >= middle.size())) return false;
   if (after.size() < middle.size()) return true;
   const std::size_t at = common_prefix(middle, after);

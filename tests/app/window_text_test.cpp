@@ -21,10 +21,10 @@ struct Desk {
   }
   std::string prompt() { return window.state()["parameters"]["prompt"].get<std::string>(); }
   /// Where the mouse goes within an item.
-  std::vector<std::string> to(const std::string& item, double share) {
+  std::vector<std::string> to(const std::string& item, double share, double y) {
     const auto r = window.rect(item);
     return {"mousemove", "--window", "{window}", std::to_string(static_cast<int>(r[0] + r[2] * share)),
-            std::to_string(static_cast<int>(r[1] + r[3] / 2))};
+            std::to_string(static_cast<int>(r[1] + y))};
   }
   /// All in one breath: what xdotool sends without waiting for a frame.
   void give(std::vector<std::string> words) {
@@ -49,7 +49,7 @@ TEST_CASE("A click into the middle of a wrapped line and what is typed at once b
   if (test::skip_without_display()) return;
   Desk desk;
   // The letters are shortcuts elsewhere: x swaps runs, z maximises.
-  desk.give(desk.to("prompt.text.2", 0.5) +
+  desk.give(desk.to("prompt.text", 0.5, 44) +
             std::vector<std::string>{"sleep", "0.2", "click", "1", "type", "--delay", "0", "--args", "1", "xzq"});
   const std::string now = desk.prompt();
   const std::size_t at = now.find("xzq");

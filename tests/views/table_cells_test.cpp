@@ -41,6 +41,29 @@ TEST_CASE("Columns have what they need and a part of what is over, and where the
   CHECK(narrow == std::vector<float>{40, 100, 100, 50});
 }
 
+TEST_CASE("A text that is too long ends in an ellipsis, or has its end after it, and fits its room in any script") {
+  HeadlessWindow window;
+  const std::string text = "first words of a line and then many more of them, 4 heads, window 32";
+  std::string hebrew;
+  for (int i = 0; i < 60; ++i) hebrew += "\u05d0\u05e9";
+  window.frame([&] {
+    const auto width = [](const std::string& shown) { return ImGui::CalcTextSize(shown.c_str()).x; };
+    const std::string cut = cut_to(text, 200), both = cut_middle_to(text, 200);
+    CHECK(width(cut) <= 200);
+    CHECK(width(cut) > 180);
+    CHECK(width(both) <= 200);
+    CHECK(width(both) > 180);
+    CHECK(cut.starts_with("first words"));
+    CHECK(cut.ends_with("…"));
+    CHECK(both.starts_with("first words"));
+    CHECK(both.ends_with("window 32"));
+    CHECK(cut_middle_to("short", 200) == "short");
+    CHECK(cut_to(hebrew, 200).ends_with("…"));
+    CHECK(width(cut_to(hebrew, 200)) <= 200);
+    CHECK(width(cut_middle_to(hebrew, 200)) <= 200);
+  });
+}
+
 TEST_CASE(
     "In a narrow timeline the numbers of the log are whole, and a text that is cut has an ellipsis and its hint") {
   const RunRecord run = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16,capacity=pooled"});

@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "views/frame/item_registry.h"
-#include "views/frame/text_input.h"
 #include "views/frame/texture.h"
 #include "views/frame/theme.h"
 
@@ -16,7 +15,6 @@ struct ViewServices {
   ItemRegistry* items = nullptr;       // never null
   const Theme* theme = nullptr;        // never null; the theme may change between frames
   std::function<void()> wake;          // another frame, please; from any thread. May be empty
-  TextInput* typed = nullptr;          // null: no typing, editors are read only
 };
 
 }  // namespace kvscope::views

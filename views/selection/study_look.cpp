@@ -121,13 +121,6 @@ StudyPick pick_of(const StudyAxes& axes, const StudyLook& look) {
           .knee = front ? "is_knee" : ""};
 }
 
-std::string bytes_text(double bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  for (; std::abs(bytes) >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
-  return number_text(bytes, 4) + " " + units[unit];
-}
-
 }  // namespace
 
 void show_study(StudyLook& look, const std::string& path) {

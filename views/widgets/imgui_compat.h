@@ -28,16 +28,11 @@ inline void end_content_at_cursor() {
   if (ImGui::GetCurrentWindow()->DC.IsSetPos) ImGui::Dummy({0, 0});
 }
 
-/// Its own queue would keep some of a frame's input for later frames: ours has cut it into frames already.
-inline void take_input_as_it_comes() { ImGui::GetIO().ConfigInputTrickleEventQueue = false; }
-/// Its back end reads modifiers and mouse from its callbacks and from the present, which our queue has not reached yet.
+/// Its back end reads them from the present, which our queue has not reached yet.
 inline void set_modifiers(bool ctrl, bool shift, bool alt, bool super) {
   ImGuiIO& io = ImGui::GetIO();
   io.AddKeyEvent(ImGuiMod_Ctrl, ctrl), io.AddKeyEvent(ImGuiMod_Shift, shift);
   io.AddKeyEvent(ImGuiMod_Alt, alt), io.AddKeyEvent(ImGuiMod_Super, super);
-}
-inline void move_mouse(double x, double y) {
-  ImGui::GetIO().AddMousePosEvent(static_cast<float>(x), static_cast<float>(y));
 }
 /// With Ctrl, Shift or Alt a key is a shortcut's and presses no control, after NewFrame().
 inline void let_shortcuts_press_nothing() {
@@ -46,14 +41,6 @@ inline void let_shortcuts_press_nothing() {
   if (io.KeyCtrl || io.KeyShift || io.KeyAlt || io.KeySuper)
     g.NavActivateId = g.NavActivateDownId = g.NavActivatePressedId = 0;
 }
-inline bool is_hoverable(const ImRect& box, ImGuiID id) {
-  return ImGui::ItemHoverable(box, id, ImGui::GetCurrentContext()->LastItemData.ItemFlags);
-}
-/// Whether keyboard navigation asks for the item that was added last.
-inline bool chosen_by_keys(ImGuiID id) { return ImGui::GetCurrentContext()->NavActivateId == id; }
-/// The active item hears all keys: none of them moves on to another control.
-inline void keep_all_keys() { ImGui::SetActiveIdUsingAllKeyboardKeys(); }
-
 /// Width of one line in `font` at its own size.
 inline float text_width(ImFont* font, const char* begin, const char* end = nullptr) {
   return font->CalcTextSizeA(font_size(font), 1e9f, 0, begin, end).x;

@@ -6,11 +6,12 @@
 #include <numeric>
 #include <string_view>
 
-#include "views/figure/token_text.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::views {
 namespace {
+
+constexpr float kHead = 0.55f;  // of the room, for the beginning of a text that keeps its end
 
 float width_of(std::string_view text) { return ImGui::CalcTextSize(text.data(), text.data() + text.size()).x; }
 
@@ -30,15 +31,31 @@ std::size_t end_of_line(std::string_view text, float room) {
 
 }  // namespace
 
+/// The longest beginning that fits.
+static std::string head_of(std::string_view text, float room) {
+  const char* end = text.data();
+  ImGui::GetFont()->CalcTextSizeA(ImGui::GetFontSize(), std::max(room, 0.f), 0, text.data(), text.data() + text.size(),
+                                  &end);
+  return {text.data(), end};
+}
+
 std::string cut_to(const std::string& text, float room) {
+  return width_of(text) <= room ? text : head_of(text, room - width_of("…")) + "…";
+}
+
+std::string cut_middle_to(const std::string& text, float room) {
   if (width_of(text) <= room) return text;
-  const float left = room - width_of("…");
-  std::size_t end = 0;
-  for (std::size_t at = 0; at < text.size(); end = at) {
-    next_code_point(text, at);
-    if (width_of(std::string_view(text).substr(0, at)) > left) break;
+  const std::string head = head_of(text, kHead * room - width_of("…")) + "…";
+  room -= width_of(head);
+  std::size_t tail = 0;
+  for (std::size_t at = text.size(); at > 0 && tail == 0;) {
+    const std::size_t before = at;
+    while (--at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) {
+    }
+    room -= width_of(std::string_view(text).substr(at, before - at));
+    if (room < 0) tail = before;
   }
-  return text.substr(0, end) + "…";
+  return head + text.substr(tail);
 }
 
 std::vector<float> share_room(const std::vector<float>& needs, float room) {

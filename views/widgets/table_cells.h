@@ -15,6 +15,8 @@ std::vector<float> share_room(const std::vector<float>& needs, float room);
 
 /// As much of its beginning as fits together with an ellipsis; all of it where there is room.
 std::string cut_to(const std::string& text, float room);
+/// The same with its end: "kvpop ... window 32" and "kvpop ... window 64" differ there.
+std::string cut_middle_to(const std::string& text, float room);
 /// In one line; where the room (of the column, or so many pixels) ends before it with an ellipsis, and the whole text as its hint.
 void cut_text_in(const ViewServices& services, Colour colour, const std::string& text);
 void cut_text_in(const ViewServices& services, Colour colour, const std::string& text, float room);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <iterator>
 
 namespace kvscope {
 
@@ -30,6 +31,13 @@ std::string brief_number(double value) {
 std::string fixed_text(double value, int decimals) {
   char text[400];  // the largest double has 309 digits before its point
   return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, decimals).ptr};
+}
+
+std::string bytes_text(double bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; std::abs(bytes) >= 1024 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
+  return number_text(bytes, 4) + " " + kUnits[unit];
 }
 
 std::string hex_text(std::uint64_t value) {

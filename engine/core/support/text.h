@@ -14,6 +14,8 @@ std::string number_text(double value, int digits);
 std::string brief_number(double value);
 /// With so many decimals, as printf's %.*f has them: "0.50".
 std::string fixed_text(double value, int decimals);
+/// In the unit of 1,024s that suits it, four significant digits: "9.34 MiB".
+std::string bytes_text(double bytes);
 /// 16 hexadecimal digits.
 std::string hex_text(std::uint64_t value);
 /// The time of the day in UTC: "2026-11-21T03:14:15Z".
