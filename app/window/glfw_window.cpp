@@ -151,6 +151,10 @@ void GlfwWindow::install_callbacks() {
 
 bool InputEvent::is_release() const { return (kind == Kind::key || kind == Kind::button) && action == GLFW_RELEASE; }
 
+bool InputEvent::is_modifier() const {
+  return kind == Kind::key && code >= kFirstModifier && code <= GLFW_KEY_RIGHT_SUPER;
+}
+
 void GlfwWindow::feed_input() {
   const bool key = input_.front().kind == InputEvent::Kind::key;
   feed(input_.front());
@@ -180,7 +184,7 @@ void GlfwWindow::feed(const InputEvent& event) {
 // would read those of now.
 void GlfwWindow::feed_key(const InputEvent& event) {
   ImGuiIO& io = ImGui::GetIO();
-  if (event.code >= kFirstModifier && event.code <= GLFW_KEY_RIGHT_SUPER) {
+  if (event.is_modifier()) {
     modifiers_.set(event.code - kFirstModifier, event.action != GLFW_RELEASE);
     const auto down = [&](int left, int right) {
       return modifiers_.test(left - kFirstModifier) || modifiers_.test(right - kFirstModifier);

@@ -35,6 +35,7 @@ struct InputEvent {
   double x = 0, y = 0;            // of the mouse or the wheel
   std::optional<KeyPress> press;  // what a shortcut may make of it
   bool is_release() const;
+  bool is_modifier() const;
   bool is_pointer() const { return kind >= Kind::button; }
 };
 

@@ -50,7 +50,8 @@ void AppWindow::take_keys() {
 
 /// Whether the next frame hears it too.
 bool AppWindow::takes_next(const InputEvent& event) {
-  if (event.is_release()) return true;
+  // Ctrl that is let go before its frame is drawn was never held to the key or click of that frame.
+  if (event.is_release()) return batch_ < Batch::pointer || !event.is_modifier();
   if (holds_input_) return false;
   if (event.is_pointer()) {
     batch_ = Batch::pointer;

@@ -40,7 +40,8 @@ nlohmann::json AppWindow::state() const {
                  {"keyboard", ui_.keyboard ? nlohmann::json(keyboard_region(ui_)) : nlohmann::json()},
                  {"keyboard_frame", keyboard_frame(ui_)},
                  {"zoom", ui_.zoom},
-                 {"text_input", ImGui::GetIO().WantTextInput}};
+                 {"text_input", ImGui::GetIO().WantTextInput},
+                 {"input_waits", has_pending_input()}};
   return state;
 }
 

@@ -1,5 +1,7 @@
 // Text in the real window: typed fast, placed by the mouse, answered, copied.
 
+#include <signal.h>
+
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -28,8 +30,12 @@ struct Desk {
   }
   /// All in one breath: what xdotool sends without waiting for a frame.
   void give(std::vector<std::string> words) {
-    REQUIRE(window.inputs(std::move(words)));
-    window.frames(6);
+    ::kill(window.pid(), SIGSTOP);  // all of it between two frames
+    const bool given = window.inputs(std::move(words));
+    ::kill(window.pid(), SIGCONT);
+    REQUIRE(given);
+    window.wait({{"/ui/input_waits", false}});
+    window.frames(2);
   }
   const std::string text =
       "The cache keeps what later tokens attend to, and a policy says what else may go from it, "

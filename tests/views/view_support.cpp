@@ -78,6 +78,7 @@ void HeadlessWindow::draw_once(const std::function<void()>& draw) {
   ImGui::SetNextWindowSize(size_);
   ImGui::Begin("test", nullptr, ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove);
   draw();
+  views::end_content_at_cursor();  // as the window does after each view
   ImGui::End();
   ImGui::Render();
   take_textures();

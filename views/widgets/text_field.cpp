@@ -87,7 +87,10 @@ bool TextField::draw_input(const TextFieldLook& look, ImVec2 size, std::string& 
   const std::string label = "##" + std::string(look.item);
   const ImGuiID id = ImGui::GetID(label.c_str());
   if (std::exchange(changed_outside_, false)) {
-    if (ImGuiInputTextState* state = ImGui::GetInputTextState(id)) state->ReloadUserBufAndKeepSelection();
+    // Of a text that is read only InputText has no copy.
+    ImGuiInputTextState* state = ImGui::GetInputTextState(id);
+    if (state && !read_only && (state->Flags & ImGuiInputTextFlags_ReadOnly) == 0)
+      state->ReloadUserBufAndKeepSelection();
   }
   // Escape would bring back the text as it was when the field took the keyboard.
   if (g.ActiveId == id && (is_popup_open() || ImGui::IsKeyPressed(ImGuiKey_Escape))) ImGui::ClearActiveID();
