@@ -167,7 +167,8 @@ void draw_tab_buttons(Panel& panel, const views::ViewContext& context, const vie
     buttons = buttons_of(context, view, false);
   }
   const PopupStyle style(panel);  // ends after the tab bar's window
-  if (!ImGui::DockNodeBeginAmendTabBar(node)) return;
+  // Of a host window that has no room for items there is no tab bar either.
+  if (node->HostWindow == nullptr || node->HostWindow->SkipItems || !ImGui::DockNodeBeginAmendTabBar(node)) return;
   const ImRect bar = node->TabBar->BarRect;
   const float first = bar.Min.x - node->TabBar->ScrollingAnim;
   float tabs = 0;
