@@ -288,7 +288,10 @@ void Dock::begin(Panel& panel, const views::ViewList& views, ImVec2 at, ImVec2 s
   ImGui::BringWindowToDisplayBack(ImGui::GetCurrentWindow());  // bars and the left panel are windows over it
   const bool moved = at.x != at_.x || at.y != at_.y || size.x != size_.x || size.y != size_.y;
   if (panel.ui.arrangement != built_ || moved || panel.theme().scale != scale_) build(panel, views, at, size);
+  // It would fill all of it, and the views fill it again: a tenth of a frame where the CPU rasterises.
+  ImGui::PushStyleColor(ImGuiCol_WindowBg, 0);
   ImGui::DockSpace(root_id(), {0, 0}, kNoMenu | ImGuiDockNodeFlags_PassthruCentralNode);
+  ImGui::PopStyleColor();
   if (const ImGuiDockNode* root = ImGui::DockBuilderGetNode(root_id())) name_dividers(panel, *root);
   if (const ImGuiDockNode* central = ImGui::DockBuilderGetCentralNode(root_id()))
     views_at_ = central->Pos, views_size_ = central->Size;
