@@ -82,7 +82,7 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scores: Scores, q_
     for first in range(0, n, rows):
         at = q_pos[first : first + rows].reshape(1, -1, 1)
         logits = torch.matmul(grouped[:, :, first : first + rows].float(), keys.unsqueeze(1).transpose(-1, -2))
-        logits *= scores.scale
+        logits = logits * scores.scale
         if scores.softcap:
             logits = torch.tanh(logits / scores.softcap) * scores.softcap
         causal = k_pos <= at
@@ -95,7 +95,7 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scores: Scores, q_
             seen = seen & ~hidden.unsqueeze(1)
         visible = logits.masked_fill(~seen.unsqueeze(1), -torch.inf)
         lse = log_sum_exp(visible, sinks)
-        p = torch.exp(visible - lse.unsqueeze(-1)).nan_to_num_(0.0)  # a query that sees nothing gets nothing
+        p = torch.exp(visible - lse.unsqueeze(-1)).nan_to_num(0.0)  # a query that sees nothing gets nothing
         o = torch.matmul(p, values.unsqueeze(1))
         out[:, :, first : first + rows] = o
         if visit is not None:
@@ -143,7 +143,7 @@ class Plain:
 
 
 def _forward(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any,
-             scaling: float | None = None, dropout: float = 0.0, **kwargs: Any) -> tuple[torch.Tensor, Any]:
+             dropout: float = 0.0, scaling: float | None = None, **kwargs: Any) -> tuple[torch.Tensor, Any]:
     """The function of transformers' AttentionInterface: [1, H, n, D] -> [1, n, H, Dv] and weights or None."""
     if query.shape[0] != 1:
         raise ValueError("kvscope looks at one text at a time: expected a batch of 1")

@@ -169,6 +169,8 @@ def _parameters(name: str, call: Any, names: list[str], ranges: Mapping[str, Any
         found = inspect.signature(call).parameters[parameter]
         if found.kind in (found.VAR_KEYWORD, found.VAR_POSITIONAL):
             continue
+        if parameter in _RESERVED:
+            raise KvscopeError(f"an argument named {parameter}", file=name, expected="another name: the rule has this one")
         out.append(parameter_of(name, parameter, found.default, _annotation(call, parameter), ranges.get(parameter)))
     return out
 
@@ -177,9 +179,8 @@ def parameter_of(owner: str, name: str, default: Any, annotation: Any = None, li
                  definition: str = "") -> Parameter:
     """A parameter as a policy declares it, from a Python argument. Raises KvscopeError for one that has no place."""
     definition = definition or f"Argument {name} of {owner.split('.')[-1]}."
-    if name in _RESERVED or not re.match(r"[a-z][a-z0-9_]*\Z", name):
-        raise KvscopeError(f"an argument named {name}", file=owner,
-                           expected="another name: this one is not free, or not of the form [a-z][a-z0-9_]*")
+    if not re.match(r"[a-z][a-z0-9_]*\Z", name):
+        raise KvscopeError(f"an argument named {name}", file=owner, expected="a name of the form [a-z][a-z0-9_]*")
     choices = typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()
     if isinstance(default, bool):
         return Parameter(name, "choice", int(default), 0, 1, definition, choices=("false", "true"))

@@ -46,6 +46,10 @@ class Pass:
         """Everything that must be in place while the model reads."""
         yield
 
+    def new_cache(self) -> Any:
+        """The cache to begin with; None: the model makes its own."""
+        return None
+
     def after(self, cache: Any, end: int) -> None:
         """The model has read the tokens before position `end`."""
 
@@ -116,8 +120,8 @@ class RulePass(Pass):
 class Reader:
     """Feeds tokens to a model. `n` tokens have been read."""
 
-    def __init__(self, model: Model, observer: Pass, cache: Any = None):
-        self.model, self.observer, self.cache, self.n = model, observer, cache, 0
+    def __init__(self, model: Model, observer: Pass):
+        self.model, self.observer, self.cache, self.n = model, observer, observer.new_cache(), 0
         known = inspect.signature(model.model.forward).parameters
         self._takes_cache_position = "cache_position" in known
         self._takes_logits_to_keep = "logits_to_keep" in known

@@ -7,7 +7,6 @@ here after each pass of the model, by comparing rows before and after, so a life
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import importlib.metadata
 import inspect
@@ -33,6 +32,8 @@ PREFIX = "hf.kvpress."
 INNER = ("SnapKVPress", "KnormPress", "ExpectedAttentionPress", "TOVAPress", "ObservedAttentionPress", "KeyDiffPress",
          "StreamingLLMPress", "LagKVPress", "RandomPress")
 """Presses that a press round another one may take."""
+_ANY_LENGTH = ("DecodingPress", "CompressionRatioDecodingPress", "DMSPress", "PrefillDecodingPress")
+"""Presses that score single tokens too, so that the press within must not need a window of queries."""
 MOST_WEIGHTS = 1 << 28
 """Most attention weights (query heads x queries x keys) that a press which reads them may ask for: 1 GB a layer."""
 
@@ -45,14 +46,6 @@ REFUSED = {
     "MergingPress": "it merges evicted tokens into others, which a lifetime cannot express",
     "CAMPress": "it merges evicted tokens into others, which a lifetime cannot express",
     "FinchPress": "it needs a delimiter token in the prompt, which its own pipeline inserts",
-    "QFilterPress": "it downloads its filters when a run begins",
-    "ExpectedAttentionStatsPress": "it downloads its statistics when a run begins",
-    "DuoAttentionPress": "it downloads its head patterns when a run begins",
-    "KVzapPress": "it downloads its weights when a run begins",
-    "FastKVzipPress": "it downloads its weights when a run begins",
-    "RestoreKVPress": "it downloads its adapter when a run begins",
-    "LUKVPress": "it downloads its head budgets when a run begins",
-    "KVComposePress": "it reads context and question from its own pipeline",
 }
 
 
@@ -61,85 +54,89 @@ def _docs(press: type) -> str:
     return " ".join(text.split())[:900] or press.__name__
 
 
-def _fields(press: type) -> list[dataclasses.Field]:
-    return [f for f in dataclasses.fields(press) if f.init and not f.name.startswith("_")]
-
-
 def _is_press(annotation: Any) -> bool:
     return "Press" in str(annotation)
 
 
-def _parameter(press: type, field: dataclasses.Field, annotation: Any) -> Parameter | None:
-    """None for a field that keeps its default."""
-    name = field.name
+def _ratio() -> Parameter:
+    return Parameter("compression_ratio", "real", 0.5, 0, 0.99, "Share of the tokens that are evicted.")
+
+
+def _parameter(press: type, name: str, default: Any, annotation: Any) -> Parameter | None:
+    """None for an argument that keeps its default."""
     if _is_press(annotation):
-        return Parameter(name, "choice", 0, 0, len(INNER) - 1, "The press that scores tokens.", choices=INNER)
-    default = None if field.default is dataclasses.MISSING else field.default
+        first = INNER.index("KnormPress" if press.__name__ in _ANY_LENGTH else "SnapKVPress")
+        return Parameter(name, "choice", first, 0, len(INNER) - 1, "The press that scores tokens.", choices=INNER)
     if name == "compression_ratio":
-        return Parameter(name, "real", 0.5, 0, 0.99, "Share of the tokens that are evicted.")
+        return _ratio()
     if default is None and float in typing.get_args(annotation):
         default = 0.0
     if not isinstance(default, (bool, int, float)) and typing.get_origin(annotation) is not typing.Literal:
         return None
     limits = (0, 1 << 24) if isinstance(default, int) and not isinstance(default, bool) and default >= 0 else None
     try:
-        return parameter_of(press.__name__, name, default, annotation, limits, f"Field {name} of {press.__name__}.")
+        return parameter_of(press.__name__, name, default, annotation, limits, f"Argument {name} of {press.__name__}.")
     except KvscopeError:
         return None
-
-
-def _ratio_by_inner(press: type) -> bool:
-    """Whether compression_ratio is that of the press within."""
-    found = inspect.getattr_static(press, "compression_ratio", None)
-    return isinstance(found, property) and found.fset is not None and press.__name__ != "DMSPress"
 
 
 class Press:
     """One class of kvpress as it is declared."""
 
     def __init__(self, press: type):
-        self.press = press
-        hints = typing.get_type_hints(press)
-        found = [(f, _parameter(press, f, hints.get(f.name))) for f in _fields(press)]
-        missing = [f.name for f, p in found if p is None and f.default is dataclasses.MISSING
-                   and f.default_factory is dataclasses.MISSING]
+        self.press, hints = press, typing.get_type_hints(press)
+        hints.update(typing.get_type_hints(press.__init__))
+        arguments = [a for a in inspect.signature(press).parameters.values() if not a.name.startswith("_")]
+        found = {a.name: _parameter(press, a.name, a.default, hints.get(a.name)) for a in arguments}
+        missing = [a.name for a in arguments if found[a.name] is None and a.default is inspect.Parameter.empty]
         self.refusal = REFUSED.get(press.__name__, "")
         if not self.refusal and missing:
             self.refusal = f"it needs {', '.join(missing)}, which no parameter can name"
-        self._inner = [f.name for f, p in found if p is not None and p.choices == INNER]
-        parameters = [p for _, p in found if p is not None]
-        if _ratio_by_inner(press) and not any(p.name == "compression_ratio" for p in parameters):
-            parameters.append(Parameter("compression_ratio", "real", 0.5, 0, 0.99, "Share of the tokens that are evicted."))
+        self._inner = {name: hints.get(name) for name, p in found.items() if p is not None and p.choices == INNER}
+        self._own = set(found)
+        parameters = {name: p for name, p in found.items() if p is not None}
+        if self._inner and press.__name__ != "DMSPress" and isinstance(
+                inspect.getattr_static(press, "compression_ratio", None), property):
+            parameters.setdefault("compression_ratio", _ratio())
+        if press.__name__ == "PrefillDecodingPress":  # a press of the prompt, and a DecodingPress round another
+            parameters.update(compression_ratio=_ratio(), compression_interval=Parameter(
+                "compression_interval", "count", 512, 1, 1 << 24, "Steps between two compressions of the answer."),
+                target_size=Parameter("target_size", "count", 2048, 1, 1 << 24, "Tokens that remain after one."))
         short = press.__name__.removesuffix("Press")
         self.policy = Policy(
-            PREFIX + press.__name__, f"{short} (kvpress)"[:60], _docs(press), tuple(parameters[:32]), prompt="dense",
-            evicted=f"{press.__name__} of kvpress did not choose it when it compressed the cache",
+            PREFIX + press.__name__, f"{short} (kvpress)"[:60], _docs(press), tuple(parameters.values())[:32],
+            prompt="dense", evicted=f"{press.__name__} of kvpress did not choose it when it compressed the cache",
             kept=f"{press.__name__} of kvpress has kept it at every compression")
 
     def make(self, values: dict[str, float]) -> Any:
         """The press itself. Raises KvscopeError with what kvpress says of a value."""
         if self.refusal:
             raise KvscopeError(f"{self.press.__name__} cannot run here: {self.refusal}", file="kvpress")
-        kwargs: dict[str, Any] = {}
-        kvpress = importlib.import_module("kvpress")
-        for parameter in self.policy.parameters:
-            value: Any = values.get(parameter.name, parameter.default)
-            if parameter.name in self._inner:
-                value = getattr(kvpress, INNER[int(value)])()
-            elif parameter.choices:
-                text = parameter.choices[int(value)]
-                value = text == "true" if parameter.choices == ("false", "true") else text
-            elif parameter.kind != "real":
-                value = int(value)
-            kwargs[parameter.name] = value
-        own = {f.name for f in dataclasses.fields(self.press) if f.init}
         try:
-            press = self.press(**{name: value for name, value in kwargs.items() if name in own})
-            for name in kwargs.keys() - own:
-                setattr(press, name, kwargs[name])
+            return self._make({p.name: self._value(p, values.get(p.name, p.default)) for p in self.policy.parameters})
         except Exception as error:
             raise KvscopeError(one_line(error), file="kvpress", where=self.press.__name__) from None
+
+    def _make(self, kwargs: dict[str, Any]) -> Any:
+        if self.press.__name__ == "PrefillDecodingPress":
+            kvpress = importlib.import_module("kvpress")
+            kwargs["prefilling_press"].compression_ratio = kwargs["compression_ratio"]
+            kwargs["decoding_press"] = kvpress.DecodingPress(
+                kwargs["decoding_press"], compression_interval=kwargs.pop("compression_interval"),
+                target_size=kwargs.pop("target_size"))
+            del kwargs["compression_ratio"]
+        press = self.press(**{name: value for name, value in kwargs.items() if name in self._own})
+        for name in kwargs.keys() - self._own:
+            setattr(press, name, kwargs[name])
         return press
+
+    def _value(self, parameter: Parameter, value: float) -> Any:
+        if parameter.name in self._inner:
+            return getattr(importlib.import_module("kvpress"), INNER[int(value)])()
+        if parameter.choices:
+            text = parameter.choices[int(value)]
+            return text == "true" if parameter.choices == ("false", "true") else text
+        return float(value) if parameter.kind == "real" else int(value)
 
 
 def find_presses() -> list[Press]:
@@ -210,14 +207,14 @@ class PressPass(Pass):
         return facts
 
     def open(self) -> None:
-        """Puts the press on the model. close() takes it off."""
+        """Puts the press on the model. close() takes it off. Raises KvscopeError for a model that it cannot run on."""
+        if self.model.is_hybrid:
+            raise self._error(TypeError("a hybrid's cache has no layers that kvpress can compress"))
+        for layer in self.model.layers:
+            layer.module.masked_key_indices = None
+        if self._reads_prompt_again():
+            return  # installed() puts it on while the prompt is read
         try:
-            for layer in self.model.layers:
-                layer.module.masked_key_indices = None
-            if "__call__" in vars(type(self.press)) and type(self.press).__module__.startswith("kvpress") \
-                    and type(self.press).__name__ not in ("DecodingPress", "PrefillDecodingPress"):
-                self._context.enter_context(self.press(self.model.model))
-                return
             self.press.post_init_from_model(self.model.model)
             rotary = [m for name, m in self.model.model.named_modules() if name.split(".")[-1] == "rotary_emb"]
             for layer in self.model.layers:
@@ -237,6 +234,10 @@ class PressPass(Pass):
             self.press.reset()
         for layer in self.model.layers:
             layer.module.masked_key_indices = None
+
+    def _reads_prompt_again(self) -> bool:
+        """Whether it compresses when its context ends, after passes of its own over the prompt (KVzip and its kin)."""
+        return any("_perform_kvzip_compression" in vars(base) for base in type(self.press).__mro__)
 
     def _error(self, error: Exception) -> KvscopeError:
         return error if isinstance(error, KvscopeError) else KvscopeError(
@@ -336,10 +337,17 @@ class PressPass(Pass):
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
+        again = self.start == 0 and self._reads_prompt_again()
         try:
-            yield
+            with self.press(self.model.model) if again else contextlib.nullcontext():
+                yield
         except (KvscopeError, Cancelled):
             raise
         except Exception as error:
             raise self._error(error) from None
 
+    def new_cache(self) -> Any:
+        """A cache that keeps the rows of local layers too, so that only the press drops some. None: the model's own."""
+        from transformers import DynamicCache
+
+        return None if self.model.is_hybrid else DynamicCache()
