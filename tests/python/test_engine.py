@@ -102,7 +102,7 @@ class Engine(unittest.TestCase):
 
     def test_run(self):
         events = self.client.ask(**self.client.run("my.noisy:budget=20,sinks=2,window=6", ))
-        self.assertEqual([e["type"] for e in events], ["started"] + ["step"] * 9 + ["done"])
+        self.assertEqual([e["type"] for e in events], ["started", "progress"] + ["step"] * 9 + ["done"])
         self.assertEqual(events[0]["policy"], "my.noisy:budget=20,sinks=2,window=6")
         self.assertEqual(wire.unpool(events[0]["pieces"]), [bytes([t]) for t in tiny.ids(30)])
         self.assertEqual(events[-1]["status"], "complete")

@@ -148,6 +148,18 @@ def _info(model: Any, path: str, layers: list[Layer], tokenizer: Any) -> dict:
             "n_parameters": sum(p.numel() for p in model.parameters())}
 
 
+def check_path(path: str) -> None:
+    """Raises KvscopeError unless the path is a model folder, or a name whose config can be had."""
+    from transformers import AutoConfig
+
+    if os.path.isabs(path) and not os.path.isdir(path):
+        raise KvscopeError("no such folder", file=path, expected="a model folder of transformers, or OWNER/NAME")
+    try:
+        AutoConfig.from_pretrained(path)
+    except Exception as error:
+        raise KvscopeError(one_line(error), file=path, expected="a model folder of transformers, or OWNER/NAME") from None
+
+
 def load(path: str, device: str = "auto", dtype: str = "auto",
          progress: Callable[[float, float], None] | None = None) -> Model:
     """Loads a folder, or a name of the user's Hugging Face cache. device: auto, cpu, cuda, cuda:N, or map, which spreads
@@ -156,15 +168,12 @@ def load(path: str, device: str = "auto", dtype: str = "auto",
 
     attention.register()
     kind, device_map = _place(device)
+    wanted = _dtype(dtype, kind)
     if progress is not None:
         progress(0, 0)
-    if os.path.sep in path and not os.path.isdir(path) and path.count("/") != 1:
-        raise KvscopeError("no such folder", file=path, expected="a model folder of transformers, or OWNER/NAME")
     try:
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=_dtype(dtype, kind), device_map=device_map,
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=wanted, device_map=device_map,
                                                      attn_implementation=attention.NAME)
-    except KvscopeError:
-        raise
     except Exception as error:  # many kinds, from many libraries
         raise KvscopeError(one_line(error), file=path, expected="a decoder model of transformers") from None
     model.eval().requires_grad_(False)

@@ -18,7 +18,7 @@ import torch
 from .catalog import Catalog
 from .errors import INTERNAL, RESOURCE, Cancelled, KvscopeError, one_line, usage
 from .generation import Hooks, Request, Run
-from .models import Model, load
+from .models import Model, check_path, load
 from .score import method_scores, score
 from .token_attention import token_attention
 from .wire import Channel
@@ -167,6 +167,7 @@ class Server:
         device, dtype = message.get("device", "auto"), message.get("dtype", "auto")
         wanted = (path, self._device if device == "auto" else device, self._dtype if dtype == "auto" else dtype)
         if self.model is None or self._loaded != wanted:
+            check_path(path)  # a wrong one must not cost the model that is there
             self.model = None  # a device may not hold both
             self.model = load(*wanted, progress=lambda value, most: hooks.send(
                 {"type": "progress", "phase": "load", "value": value, "max": most, "text": ""}))
