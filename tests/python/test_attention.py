@@ -3,11 +3,12 @@
 import math
 import unittest
 
-import tiny
 import numpy as np
+import tiny
 
 if tiny.HAS_TORCH:
     import torch
+
     from kvscope import attention
 
 
@@ -53,7 +54,7 @@ class Blocks(unittest.TestCase):
             hide = torch.rand(n_kv, m) < 0.3
             hide &= k_heads < m - n
         scores = attention.Scores(0.4, window, softcap, torch.randn(n_heads) if sinks else None)
-        before, attention.BLOCK_NUMBERS = attention.BLOCK_NUMBERS, rows
+        before, attention.BLOCK_NUMBERS = attention.BLOCK_NUMBERS, {"cpu": rows}
         try:
             found = attention.attend(q, k, v, scores, q_pos, k_heads if per_head else k_pos, evict_at, hide)
         finally:
@@ -68,8 +69,14 @@ class Blocks(unittest.TestCase):
         self.check(rows=1)
 
     def test_each_kind(self):
-        for kind in (dict(window=6), dict(softcap=1.5), dict(sinks=True), dict(gone=True), dict(hidden=True),
-                     dict(per_head=True)):
+        for kind in (
+            dict(window=6),
+            dict(softcap=1.5),
+            dict(sinks=True),
+            dict(gone=True),
+            dict(hidden=True),
+            dict(per_head=True),
+        ):
             with self.subTest(**kind):
                 self.check(**kind)
 

@@ -8,8 +8,9 @@ import textwrap
 import time
 import unittest
 
-import tiny
 import numpy as np
+import tiny
+
 from kvscope import wire
 from kvscope.wire import i32, read_f32, read_i32
 
@@ -19,9 +20,13 @@ class Client:
 
     def __init__(self, *arguments):
         path = os.pathsep.join([tiny.sys.path[0], os.environ.get("PYTHONPATH", "")])
-        self.process = subprocess.Popen([sys.executable, "-m", "kvscope.engine", "--threads", "1", "--device", "cpu",
-                                         *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kvscope.engine", "--threads", "1", "--device", "cpu", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+        )
         self.channel, self.last = wire.Channel(self.process.stdout, self.process.stdin), 0
         self.hello = self.channel.read()
 
@@ -44,8 +49,17 @@ class Client:
         return self.answer(self.send(**message))
 
     def run(self, policy="full", n=30, **more):
-        return dict(type="run", prompt_ids=i32(tiny.ids(n)), raw=True, policy=policy, max_tokens=8, sampling={},
-                    oracle=False, stop_at_eos=False, **more)
+        return dict(
+            type="run",
+            prompt_ids=i32(tiny.ids(n)),
+            raw=True,
+            policy=policy,
+            max_tokens=8,
+            sampling={},
+            oracle=False,
+            stop_at_eos=False,
+            **more,
+        )
 
     def close(self):
         self.process.stdin.close()
@@ -63,7 +77,8 @@ class Engine(unittest.TestCase):
         cls.model = tiny.save(os.path.join(cls.folder.name, "tiny"))
         cls.file = os.path.join(cls.folder.name, "my.py")
         with open(cls.file, "w") as file:
-            file.write(textwrap.dedent('''
+            file.write(
+                textwrap.dedent("""
                 import time
                 def noisy(keys):
                     print("a print of the method")
@@ -73,8 +88,11 @@ class Engine(unittest.TestCase):
                     return -keys.norm(dim=-1)
                 def fails(layer, keys):
                     raise RuntimeError("on purpose")
-                '''))
-        cls.client = Client("--no-kvpress", *[a for n in ("noisy", "slow", "fails") for a in ("--method", f"{cls.file}:{n}")])
+                """)
+            )
+        cls.client = Client(
+            "--no-kvpress", *[a for n in ("noisy", "slow", "fails") for a in ("--method", f"{cls.file}:{n}")]
+        )
         cls.loaded = cls.client.ask(type="load", model=cls.model, device="auto", dtype="auto", gates=[])[-1]
 
     @classmethod
@@ -95,13 +113,19 @@ class Engine(unittest.TestCase):
 
     def test_load(self):
         info = self.loaded["model"]
-        self.assertEqual((info["name"], info["architecture"], info["n_layers"], info["n_kv_heads"], info["n_heads"]),
-                         ("tiny", "MistralForCausalLM", 4, 2, 4))
+        self.assertEqual(
+            (info["name"], info["architecture"], info["n_layers"], info["n_kv_heads"], info["n_heads"]),
+            ("tiny", "MistralForCausalLM", 4, 2, 4),
+        )
         self.assertEqual(self.loaded["local_layers"], [])
         self.assertEqual(self.loaded["default_policy"], self.client.hello["default_policy"])
 
     def test_run(self):
-        events = self.client.ask(**self.client.run("my.noisy:budget=20,sinks=2,window=6", ))
+        events = self.client.ask(
+            **self.client.run(
+                "my.noisy:budget=20,sinks=2,window=6",
+            )
+        )
         self.assertEqual([e["type"] for e in events], ["started", "progress"] + ["step"] * 9 + ["done"])
         self.assertEqual(events[0]["policy"], "my.noisy:budget=20,sinks=2,window=6")
         self.assertEqual(wire.unpool(events[0]["pieces"]), [bytes([t]) for t in tiny.ids(30)])
@@ -144,12 +168,17 @@ class Engine(unittest.TestCase):
         self.assertEqual(sum(e["type"] == "log" for e in events), 1)
 
     def test_errors(self):
-        for message, why in ((dict(type="job", job="eval", args={}), "job"), (dict(type="load", model="/no/such/folder"), "no such"),
-                             (dict(type="load", model=self.model, gates=["x"]), "--method"),
-                             (self.client.run("my.fails:budget=64,window=8"), "on purpose"), (self.client.run("kvpop"), "no policy"),
-                             (self.client.run("hf.kvpress.KnormPress"), "kvpress"), (dict(type="run"), "prompt"),
-                             (dict(type="attention", ids=i32([1, 2]), layer=9, tokens=i32([0])), "layer"),
-                             (dict(type="score", ids=b"abc"), "numbers")):
+        for message, why in (
+            (dict(type="job", job="eval", args={}), "job"),
+            (dict(type="load", model="/no/such/folder"), "no such"),
+            (dict(type="load", model=self.model, gates=["x"]), "--method"),
+            (self.client.run("my.fails:budget=64,window=8"), "on purpose"),
+            (self.client.run("kvpop"), "no policy"),
+            (self.client.run("hf.kvpress.KnormPress"), "kvpress"),
+            (dict(type="run"), "prompt"),
+            (dict(type="attention", ids=i32([1, 2]), layer=9, tokens=i32([0])), "layer"),
+            (dict(type="score", ids=b"abc"), "numbers"),
+        ):
             event = self.client.ask(**message)[-1]
             self.assertEqual(event["type"], "error", message)
             self.assertIn(why, " ".join(str(event[k]) for k in ("file", "where", "found", "expected", "hint")))
@@ -167,7 +196,9 @@ class Engine(unittest.TestCase):
         self.assertEqual(read_f32(done["scorers"][0], "scores").shape, (4 * 2 * 20,))
 
     def test_oracle_and_output_error(self):
-        events = self.client.ask(**{**self.client.run("top-k:budget=16,sinks=2,window=6", output_error=True), "oracle": True})
+        events = self.client.ask(
+            **{**self.client.run("top-k:budget=16,sinks=2,window=6", output_error=True), "oracle": True}
+        )
         self.assertEqual([e["type"] for e in events][-3:], ["oracle", "output_error", "done"])
         self.assertTrue(np.isfinite(read_f32(events[-3], "future_mass")).any())
 
@@ -188,8 +219,12 @@ class Ends(unittest.TestCase):
         client.send(type="quit")
         self.assertEqual(client.process.wait(20), 0)
         client.close()
-        out = subprocess.run([sys.executable, "-m", "kvscope.engine", "--no-kvpress", "--method", "no.py:x"],
-                             capture_output=True, text=True, env={**os.environ, "PYTHONPATH": tiny.sys.path[0]})
+        out = subprocess.run(
+            [sys.executable, "-m", "kvscope.engine", "--no-kvpress", "--method", "no.py:x"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": tiny.sys.path[0]},
+        )
         self.assertEqual((out.returncode, out.stdout), (1, ""))
         self.assertTrue(out.stderr.startswith("error: no.py: no such file"), out.stderr)
 

@@ -5,15 +5,17 @@ import tempfile
 import textwrap
 import unittest
 
-import tiny
 import numpy as np
+import tiny
+
 from kvscope.wire import read_f32, read_i32
 
 if tiny.HAS_TORCH:
+    from test_models import gather, model_of, run
+
     from kvscope.catalog import Catalog
     from kvscope.errors import KvscopeError
     from kvscope.methods import load_method
-    from test_models import gather, model_of, run
 
 SOURCE = '''
 import dataclasses
@@ -87,9 +89,21 @@ class Own(unittest.TestCase):
         policy = self.catalog("mine").policies[0].declaration()
         self.assertEqual(policy["name"], "my.mine")
         self.assertEqual(policy["definition"], "Long values, short keys.")
-        self.assertEqual([p["name"] for p in policy["parameters"]], ["budget", "sinks", "window", "alpha", "kind", "flip"])
-        self.assertEqual(policy["parameters"][3], {"name": "alpha", "kind": "real", "unit": "", "default": 0.5, "min": 0.0,
-                                                   "max": 1.0, "definition": "Argument alpha of mine."})
+        self.assertEqual(
+            [p["name"] for p in policy["parameters"]], ["budget", "sinks", "window", "alpha", "kind", "flip"]
+        )
+        self.assertEqual(
+            policy["parameters"][3],
+            {
+                "name": "alpha",
+                "kind": "real",
+                "unit": "",
+                "default": 0.5,
+                "min": 0.0,
+                "max": 1.0,
+                "definition": "Argument alpha of mine.",
+            },
+        )
         self.assertEqual(policy["parameters"][4]["choices"], ["sum", "product"])
         other = self.catalog("Counter").policies[0].declaration()
         self.assertEqual((other["title"], other["rule"], other["budget"]), ("Every n-th", "threshold", False))
@@ -102,7 +116,9 @@ class Own(unittest.TestCase):
         index = gather(events, "score_index", read_i32)
         self.assertEqual(len(index) // 3, model.n_layers * model.n_kv_heads * 48)
         plain, _ = run(model, "top-k:budget=20,sinks=2,window=6", catalog=catalog)  # the same score, other parameters
-        self.assertFalse(np.array_equal(gather(plain, "score_value", read_f32), gather(events, "score_value", read_f32)))
+        self.assertFalse(
+            np.array_equal(gather(plain, "score_value", read_f32), gather(events, "score_value", read_f32))
+        )
 
     def test_a_class_runs(self):
         model = model_of("qwen3_next")
@@ -112,7 +128,9 @@ class Own(unittest.TestCase):
         self.assertTrue((lost[:, 3] == lost[:, 2] + 4).all())
 
     def test_a_module_runs(self):
-        events, done = run(model_of("mistral"), "my.Net:budget=20,sinks=2,window=6,scale=-2", catalog=self.catalog("Net"))
+        events, done = run(
+            model_of("mistral"), "my.Net:budget=20,sinks=2,window=6,scale=-2", catalog=self.catalog("Net")
+        )
         self.assertEqual(done["status"], "complete")
 
     def test_nan_leaves_first(self):

@@ -5,17 +5,20 @@ import functools
 import math
 import unittest
 
-import tiny
 import numpy as np
+import tiny
+
 from kvscope.wire import NEVER, read_f32, read_i32
 
 if tiny.HAS_TORCH:
     import torch
+
     from kvscope import attention, models
     from kvscope.catalog import Catalog
     from kvscope.errors import KvscopeError
-    from kvscope.generation import Hooks, Request, Run
+    from kvscope.generation import Hooks, Run
     from kvscope.passes import Dense, Reader
+    from kvscope.request import Request
     from kvscope.score import method_scores, score
     from kvscope.token_attention import token_attention
     from kvscope.wire import i32
@@ -27,8 +30,16 @@ def model_of(family):
 
 
 def run(model, policy, n=40, new=8, catalog=None, hooks=None, **more):
-    message = {"type": "run", "prompt_ids": i32(tiny.ids(n)), "policy": policy, "max_tokens": new, "sampling": {},
-               "oracle": False, "stop_at_eos": False, **more}
+    message = {
+        "type": "run",
+        "prompt_ids": i32(tiny.ids(n)),
+        "policy": policy,
+        "max_tokens": new,
+        "sampling": {},
+        "oracle": False,
+        "stop_at_eos": False,
+        **more,
+    }
     events = []
     hooks = hooks or Hooks(events.append)
     hooks = dataclasses.replace(hooks, send=events.append)
@@ -79,6 +90,7 @@ class Families(unittest.TestCase):
 
     def test_top_k_lives_by_its_scores(self):
         from test_rules import plain_top_k
+
         for family in tiny.FAMILIES:
             with self.subTest(family):
                 model = model_of(family)
@@ -130,8 +142,15 @@ class Families(unittest.TestCase):
 
     def test_cancel_in_mid_run(self):
         model, events = model_of("mistral"), []
-        message = {"type": "run", "prompt_ids": i32(tiny.ids(40)), "policy": "full", "max_tokens": 100, "sampling": {},
-                   "oracle": True, "stop_at_eos": False}
+        message = {
+            "type": "run",
+            "prompt_ids": i32(tiny.ids(40)),
+            "policy": "full",
+            "max_tokens": 100,
+            "sampling": {},
+            "oracle": True,
+            "stop_at_eos": False,
+        }
         hooks = Hooks(events.append, lambda: sum(e["type"] == "step" for e in events) >= 4)
         done = Run(model, Catalog(presses=[]), Request.of(message, model), hooks).execute()
         self.assertEqual(done["status"], "cancelled")
@@ -139,9 +158,15 @@ class Families(unittest.TestCase):
         self.assertTrue(events[-1]["type"] == "oracle" and events[-1]["final"])
 
     def test_policy_changes(self):
-        model, texts = model_of("mistral"), ["top-k:budget=12,sinks=2,window=6", "full", "top-k:budget=30,sinks=2,window=6"]
-        events, done = run(model, "top-k:budget=20,sinks=2,window=6",
-                           hooks=Hooks(None, next_policy=lambda: texts.pop(0) if texts else None))
+        model, texts = (
+            model_of("mistral"),
+            ["top-k:budget=12,sinks=2,window=6", "full", "top-k:budget=30,sinks=2,window=6"],
+        )
+        events, done = run(
+            model,
+            "top-k:budget=20,sinks=2,window=6",
+            hooks=Hooks(None, next_policy=lambda: texts.pop(0) if texts else None),
+        )
         self.assertEqual([e["policy"] for e in events if e["type"] == "policy"], ["top-k:budget=12,sinks=2,window=6"])
         self.assertEqual(sum(e["type"] == "log" for e in events), 2)
         kept = (lifetimes(events, model, 48) > 47).sum(-1)
@@ -157,15 +182,18 @@ class Families(unittest.TestCase):
             self.assertNotIn(answer[5:8].decode(), done["text"])
 
     def test_logprobs(self):
-        model = model_of("smollm3")
-        events, _ = run(model, "full")
-        ids = tokens_of(events)
-        with torch.no_grad():
-            rows = tiny.random_model("smollm3", "eager")(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
-        found = gather(events, "logprobs", read_f32)
-        self.assertTrue(math.isnan(found[0]))
-        expected = [float(rows[i, t]) for i, t in enumerate(ids[1:])]
-        np.testing.assert_allclose(found[1:], expected, atol=2e-4)
+        """A prompt and its answer, token by token, are as likely as transformers has them: also from a hybrid's
+        states."""
+        for family in ("smollm3", "gpt_oss", "qwen3_next", "olmo3"):
+            with self.subTest(family):
+                events, _ = run(model_of(family), "full")
+                ids = tokens_of(events)
+                with torch.no_grad():
+                    logits = tiny.random_model(family, "eager")(input_ids=torch.tensor([ids])).logits[0]
+                found = gather(events, "logprobs", read_f32)
+                self.assertTrue(math.isnan(found[0]))
+                rows = logits.log_softmax(-1)
+                np.testing.assert_allclose(found[1:], [float(rows[i, t]) for i, t in enumerate(ids[1:])], atol=1e-3)
 
 
 @tiny.needs_torch
@@ -189,7 +217,9 @@ class Requests(unittest.TestCase):
         message = {"ids": i32(tiny.ids(40)), "policy": "top-k:budget=20,sinks=2,window=6", "choices": True}
         done = score(message, model, Catalog(presses=[]), Hooks(events.append))
         stepwise, _ = run(model, "top-k:budget=20,sinks=2,window=6", n=1, new=39, answer_ids=i32(tiny.ids(40)[1:]))
-        np.testing.assert_allclose(read_f32(done, "logprobs")[1:], gather(stepwise, "logprobs", read_f32)[1:], atol=1e-3)
+        np.testing.assert_allclose(
+            read_f32(done, "logprobs")[1:], gather(stepwise, "logprobs", read_f32)[1:], atol=1e-3
+        )
         self.assertFalse(done["dense"])
         density = read_f32(done, "density").reshape(model.n_layers, -1)
         np.testing.assert_allclose(density, 14 / 34, atol=1e-6)
@@ -206,10 +236,15 @@ class Requests(unittest.TestCase):
 
     def test_refused(self):
         model = model_of("mistral")
-        for more, why in ((dict(policy="snapkv"), "no policy is named"), (dict(prompt_ids=i32([999])), "token id 999"),
-                          (dict(prompt_ids=i32([])), "no token"), (dict(sampling={"top_p": 2}), "top_p"),
-                          (dict(max_tokens=-1), "max_tokens"), (dict(oracle=True, oracle_spec="agg=x"), "agg="),
-                          (dict(policy="top-k:budget=3"), "at least sinks")):
+        for more, why in (
+            (dict(policy="snapkv"), "no policy is named"),
+            (dict(prompt_ids=i32([999])), "token id 999"),
+            (dict(prompt_ids=i32([])), "no token"),
+            (dict(sampling={"top_p": 2}), "top_p"),
+            (dict(max_tokens=-1), "max_tokens"),
+            (dict(oracle=True, oracle_spec="agg=x"), "agg="),
+            (dict(policy="top-k:budget=3"), "at least sinks"),
+        ):
             with self.assertRaises(KvscopeError) as caught:
                 run(model, more.pop("policy", "full"), **more)
             self.assertIn(why, caught.exception.line())
@@ -221,6 +256,24 @@ class Requests(unittest.TestCase):
         self.assertEqual(b"".join(model.bytes_of(ids)), text.encode())
         self.assertEqual(model.bytes_of([256]), [b"<end>"])
         self.assertEqual(bytes(model.encode_chat([{"role": "user", "content": "hi"}])), b"user: hi\nassistant:")
+
+    def test_pieces_of_a_sentencepiece_vocabulary(self):
+        from tokenizers import Tokenizer, decoders, normalizers
+        from tokenizers import models as token_models
+        from transformers import PreTrainedTokenizerFast
+
+        from kvscope.pieces import Pieces
+
+        vocabulary = {"<unk>": 0, "<0xE2>": 1, "<0x82>": 2, "\u2581a": 3, "b": 4, "\u2581": 5, "<0xAC>": 6, "<s>": 7}
+        made = Tokenizer(token_models.BPE(vocab=vocabulary, merges=[], byte_fallback=True, unk_token="<unk>"))
+        made.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+        made.decoder = decoders.Sequence(
+            [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        )
+        pieces = Pieces(PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>"))
+        self.assertEqual(pieces.all([3, 4, 5, 1, 2, 6]), [b"a", b"b", b" ", b"\xe2", b"\x82", b"\xac"])
+        self.assertEqual(pieces.all([3], at_start=False), [b" a"])
+        self.assertEqual(pieces.all([7, 3]), [b"<s>", b" a"])
 
     def test_alone_the_attention_is_causal(self):
         model = tiny.random_model("mistral")

@@ -2,20 +2,23 @@
 
 import unittest
 
-import tiny
 import numpy as np
-from kvscope.wire import NEVER, read_f32
+import tiny
 from test_models import lifetimes, model_of, run, tokens_of
+
+from kvscope.wire import NEVER, read_f32
 
 if tiny.HAS_TORCH:
     import torch
+
     from kvscope.oracle import OracleSpec, Teacher, oracle_event
     from kvscope.output_error import output_error_event
     from kvscope.rules import Geometry
 
 
 def plain_masses(weights, window, ahead):
-    """weights [H, n, n] of one layer. mean, rms and max [H, n] over the queries that look at a token after its window."""
+    """weights [H, n, n] of one layer. mean, rms and max [H, n] over the queries that look at a token after its
+    window."""
     n = weights.shape[-1]
     out = {name: np.full(weights.shape[::2], np.nan) for name in ("mean", "rms", "max")}
     for t in range(n):
@@ -39,7 +42,9 @@ class Oracle(unittest.TestCase):
                     values[name] = output[0]
                 else:
                     outputs[name], inputs[name] = module, args[0][0]
+
             return hook
+
         for name, module in eager.named_modules():
             if name.endswith((".v_proj", "self_attn.o_proj")):
                 hooks.append(module.register_forward_hook(note(name)))
@@ -62,6 +67,7 @@ class Oracle(unittest.TestCase):
                 if spec.agg == "max":
                     return x.max(1)
                 return x.mean(1) if spec.agg == "mean" else np.exp(np.log(x + 1e-6).mean(1)) - 1e-6
+
             for kind, values_of in plain.items():
                 name = "future_mass" if kind == "mean" else f"future_{kind}"
                 if name in found:
@@ -125,7 +131,8 @@ class Oracle(unittest.TestCase):
 @tiny.needs_torch
 class Damage(unittest.TestCase):
     def test_definition(self):
-        """The first attention layer has the same inputs whatever was evicted: its damage is a difference of two passes."""
+        """The first attention layer has the same inputs whatever was evicted: its damage is a difference of two
+        passes."""
         for family in ("mistral", "gpt_oss"):
             with self.subTest(family):
                 model, ids, n = model_of(family), tiny.ids(30), 30
@@ -141,6 +148,7 @@ class Damage(unittest.TestCase):
                 for lifetimes_of in (np.full_like(gone, NEVER), gone):
                     from kvscope.output_error import Damage as Pass
                     from kvscope.passes import Reader
+
                     hook = module.register_forward_hook(lambda m, a, o: outputs.append(o[0][0].clone()))
                     Reader(model, Pass(model, lifetimes_of, n)).read(ids)
                     hook.remove()

@@ -2,18 +2,20 @@
 
 import unittest
 
-import tiny
 import numpy as np
+import tiny
+
 from kvscope.wire import NEVER
 
 if tiny.HAS_KVPRESS:
     import kvpress
     import torch
-    from kvscope.catalog import Catalog
-    from kvscope.errors import KvscopeError
-    from kvscope.presses import match_rows, row_codes
     from test_models import lifetimes, model_of, run, tokens_of
     from transformers import DynamicCache
+
+    from kvscope.catalog import Catalog
+    from kvscope.errors import KvscopeError
+    from kvscope.press_pass import match_rows, row_codes
 
 
 @tiny.needs_kvpress
@@ -38,16 +40,22 @@ class Presses(unittest.TestCase):
         out = []
         for layer in range(len(cache.layers)):
             keys, all_keys = cache.layers[layer].keys[0], full.layers[layer].keys[0]
-            out.append([sorted((keys[h][:, None] - all_keys[h][None]).abs().sum(-1).argmin(1).tolist())
-                        for h in range(keys.shape[0])])
+            out.append(
+                [
+                    sorted((keys[h][:, None] - all_keys[h][None]).abs().sum(-1).argmin(1).tolist())
+                    for h in range(keys.shape[0])
+                ]
+            )
         return np.array(out)
 
     def test_kept_sets(self):
-        for text, press in (("KnormPress:compression_ratio=0.25", kvpress.KnormPress(0.25)),
-                            ("SnapKVPress:compression_ratio=0.5,window_size=8", kvpress.SnapKVPress(0.5, window_size=8)),
-                            ("ObservedAttentionPress:compression_ratio=0.5", kvpress.ObservedAttentionPress(0.5)),
-                            ("TOVAPress:compression_ratio=0.3", kvpress.TOVAPress(0.3)),
-                            ("StreamingLLMPress:compression_ratio=0.5,n_sink=2", kvpress.StreamingLLMPress(0.5, 2))):
+        for text, press in (
+            ("KnormPress:compression_ratio=0.25", kvpress.KnormPress(0.25)),
+            ("SnapKVPress:compression_ratio=0.5,window_size=8", kvpress.SnapKVPress(0.5, window_size=8)),
+            ("ObservedAttentionPress:compression_ratio=0.5", kvpress.ObservedAttentionPress(0.5)),
+            ("TOVAPress:compression_ratio=0.3", kvpress.TOVAPress(0.3)),
+            ("StreamingLLMPress:compression_ratio=0.5,n_sink=2", kvpress.StreamingLLMPress(0.5, 2)),
+        ):
             with self.subTest(text):
                 gone, model = self.lost("hf.kvpress." + text, new=0)
                 expected = self.kept_by_kvpress(press)
@@ -75,8 +83,13 @@ class Presses(unittest.TestCase):
         self.assertEqual(set(gone.ravel().tolist()), {60, NEVER})
 
     def test_refused_in_one_line(self):
-        for text, why in (("ThinKPress", "channels"), ("MergingPress", "merges"), ("ComposedPress", "list"),
-                          ("KnormPress:compression_ratio=2", "0.99"), ("Nothing", "no policy is named")):
+        for text, why in (
+            ("ThinKPress", "channels"),
+            ("MergingPress", "merges"),
+            ("ComposedPress", "list"),
+            ("KnormPress:compression_ratio=2", "0.99"),
+            ("Nothing", "no policy is named"),
+        ):
             with self.assertRaises(KvscopeError) as caught:
                 run(model_of("mistral"), "hf.kvpress." + text, catalog=self.catalog)
             self.assertIn(why, caught.exception.line())

@@ -5,8 +5,9 @@ import random
 import tempfile
 import unittest
 
-import tiny
 import numpy as np
+import tiny
+
 from kvscope.errors import KvscopeError
 from kvscope.recording import Recording
 from kvscope.wire import NEVER
@@ -20,10 +21,19 @@ def example(**more):
     gone[gone > n] = NEVER
     scores = dice.normal(size=(2, 3, n)).astype(np.float32)
     scores[:, :, -4:] = np.nan
-    fields = dict(ids=list(range(5, 5 + n)), prompt_len=20, evict_at=gone, recorder="test 1", method=METHOD,
-                  pieces=[bytes([65 + i]) for i in range(n)], logprobs=np.append(np.nan, -dice.random(n - 1)),
-                  scores=scores, masses={"future_mass": dice.random((2, 3, n)).astype(np.float32)},
-                  model={"name": "m", "n_heads": 6}, layers=[1, 5])
+    fields = dict(
+        ids=list(range(5, 5 + n)),
+        prompt_len=20,
+        evict_at=gone,
+        recorder="test 1",
+        method=METHOD,
+        pieces=[bytes([65 + i]) for i in range(n)],
+        logprobs=np.append(np.nan, -dice.random(n - 1)),
+        scores=scores,
+        masses={"future_mass": dice.random((2, 3, n)).astype(np.float32)},
+        model={"name": "m", "n_heads": 6},
+        layers=[1, 5],
+    )
     return Recording(**{**fields, **more})
 
 
@@ -44,15 +54,23 @@ class Files(unittest.TestCase):
             np.testing.assert_array_equal(found.scores, recording.scores)
             np.testing.assert_allclose(found.logprobs, np.float32(recording.logprobs))
             np.testing.assert_array_equal(found.masses["future_mass"], recording.masses["future_mass"])
-            self.assertEqual((found.ids, found.prompt_len, found.pieces, found.recorder, list(found.layers)),
-                             (recording.ids, 20, recording.pieces, "test 1", [1, 5]))
+            self.assertEqual(
+                (found.ids, found.prompt_len, found.pieces, found.recorder, list(found.layers)),
+                (recording.ids, 20, recording.pieces, "test 1", [1, 5]),
+            )
             self.assertEqual(found.method["name"], "my.lottery")
 
     def test_refused(self):
-        for more, why in ((dict(evict_at=np.zeros((2, 3, 30), int)), "own query"), (dict(prompt_len=31), "prompt_len"),
-                          (dict(pieces=[b"a"]), "pieces"), (dict(method={"name": "top-k", "title": "", "definition": ""}), "name"),
-                          (dict(masses={"x": np.ones((2, 3, 30))}), "masses"), (dict(scores=np.ones(3)), "scores"),
-                          (dict(logprobs=np.ones(30)), "logprobs"), (dict(evict_at=np.ones((2, 30))), "evict_at")):
+        for more, why in (
+            (dict(evict_at=np.zeros((2, 3, 30), int)), "own query"),
+            (dict(prompt_len=31), "prompt_len"),
+            (dict(pieces=[b"a"]), "pieces"),
+            (dict(method={"name": "top-k", "title": "", "definition": ""}), "name"),
+            (dict(masses={"x": np.ones((2, 3, 30))}), "masses"),
+            (dict(scores=np.ones(3)), "scores"),
+            (dict(logprobs=np.ones(30)), "logprobs"),
+            (dict(evict_at=np.ones((2, 30))), "evict_at"),
+        ):
             with self.assertRaises(KvscopeError) as caught:
                 example(**more).save(self.path("a.kvs"))
             self.assertIn(why, caught.exception.line())
@@ -81,8 +99,9 @@ class Files(unittest.TestCase):
 class Record(unittest.TestCase):
     def test_a_cache_that_drops_rows(self):
         import torch
-        import kvscope
         from transformers import DynamicCache
+
+        import kvscope
 
         class Newest(DynamicCache):
             """Keeps two sinks and the newest ten rows; head 1 of layer 2 has another row of its own."""
@@ -101,7 +120,9 @@ class Record(unittest.TestCase):
             with torch.no_grad():
                 for step in range(6):
                     at = torch.arange(16 + step - len(new) + (0 if step == 0 else 0), 16 + step)
-                    out = model(input_ids=torch.tensor([new]), past_key_values=cache, position_ids=at[None], cache_position=at)
+                    out = model(
+                        input_ids=torch.tensor([new]), past_key_values=cache, position_ids=at[None], cache_position=at
+                    )
                     new = [int(out.logits[0, -1].argmax())]
         found = recorder.recording()
         found.check()
@@ -115,8 +136,10 @@ class Record(unittest.TestCase):
     @tiny.needs_kvpress
     def test_generate_under_a_press(self):
         import kvpress
-        import kvscope
         import torch
+
+        import kvscope
+
         model = tiny.random_model("mistral", "eager")
         with kvscope.record(model, method=METHOD, oracle=True) as recorder, torch.no_grad():
             with kvpress.KnormPress(0.5)(model):

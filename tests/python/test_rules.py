@@ -2,10 +2,12 @@
 
 import unittest
 
-import tiny  # noqa: F401
 import numpy as np
+import tiny  # noqa: F401
+
 from kvscope.errors import KvscopeError
-from kvscope.policies import BUILTIN, parse_policy
+from kvscope.policies import BUILTIN
+from kvscope.policy_text import parse_policy
 from kvscope.rules import Geometry, LifetimeRule
 from kvscope.wire import NEVER
 
@@ -95,19 +97,30 @@ class Lifetimes(unittest.TestCase):
 
 class Texts(unittest.TestCase):
     def test_round_trip(self):
-        for text, canonical in (("full", "full"), ("top-k:window=16,budget=32", "top-k:budget=32,sinks=4,window=16"),
-                                ("top-k:keep=25%,decay=1", "top-k:keep=0.25,sinks=4,window=64"),
-                                ("top-k:compression=4x", "top-k:compression=4x,sinks=4,window=64"),
-                                ("threshold:threshold=-1e-3", "threshold:threshold=-0.001,sinks=4,window=64")):
+        for text, canonical in (
+            ("full", "full"),
+            ("top-k:window=16,budget=32", "top-k:budget=32,sinks=4,window=16"),
+            ("top-k:keep=25%,decay=1", "top-k:keep=0.25,sinks=4,window=64"),
+            ("top-k:compression=4x", "top-k:compression=4x,sinks=4,window=64"),
+            ("threshold:threshold=-1e-3", "threshold:threshold=-0.001,sinks=4,window=64"),
+        ):
             spec = parse_policy(text, BUILTIN)
             self.assertEqual(spec.text(), canonical)
             self.assertEqual(parse_policy(spec.text(), BUILTIN), spec)
 
     def test_refused(self):
-        for text, why in (("nothing", "one of full"), ("top-k:x=1", "budget, sinks, window"), ("top-k:budget=1.5", "whole"),
-                          ("top-k:budget=5,keep=50%", "one of them"), ("top-k:sinks=1,sinks=2", "twice"),
-                          ("top-k:keep=0", "fraction"), ("top-k:window", "key=value"), ("top-k:decay=0.9", "decay=1"),
-                          ("threshold:threshold=nan", "number"), ("top-k:budget=0x10", "whole")):
+        for text, why in (
+            ("nothing", "one of full"),
+            ("top-k:x=1", "budget, sinks, window"),
+            ("top-k:budget=1.5", "whole"),
+            ("top-k:budget=5,keep=50%", "one of them"),
+            ("top-k:sinks=1,sinks=2", "twice"),
+            ("top-k:keep=0", "fraction"),
+            ("top-k:window", "key=value"),
+            ("top-k:decay=0.9", "decay=1"),
+            ("threshold:threshold=nan", "number"),
+            ("top-k:budget=0x10", "whole"),
+        ):
             with self.assertRaises(KvscopeError) as caught:
                 parse_policy(text, BUILTIN)
             self.assertIn(why, caught.exception.line(), text)

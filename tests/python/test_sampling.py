@@ -2,8 +2,9 @@
 
 import unittest
 
-import tiny  # noqa: F401
 import numpy as np
+import tiny  # noqa: F401
+
 from kvscope.sampling import Mersenne64, Sampler, SamplingSpec
 
 
@@ -23,6 +24,7 @@ class Draw(unittest.TestCase):
         def draw(seed):
             sampler = Sampler(SamplingSpec(temperature=1.0, top_p=0.9, seed=seed))
             return [sampler.next(self.logits) for _ in range(50)]
+
         self.assertEqual(draw(4), draw(4))
         self.assertNotEqual(draw(4), draw(5))
 

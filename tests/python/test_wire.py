@@ -5,16 +5,41 @@ import math
 import random
 import unittest
 
-import tiny  # noqa: F401  (the path)
 import numpy as np
+import tiny  # noqa: F401  (the path)
+
 from kvscope import cbor, wire
 from kvscope.errors import KvscopeError
 
 
 class Cbor(unittest.TestCase):
     def test_round_trip(self):
-        values = [0, 23, 24, 255, 256, 65535, 65536, 2**32, 2**64 - 1, -1, -24, -(2**63), 0.5, -1e300, True, False, None,
-                  "", "ä\u2581", b"", b"\x00\xff", [], {}, {"a": [1, {"b": b"c"}]}]
+        values = [
+            0,
+            23,
+            24,
+            255,
+            256,
+            65535,
+            65536,
+            2**32,
+            2**64 - 1,
+            -1,
+            -24,
+            -(2**63),
+            0.5,
+            -1e300,
+            True,
+            False,
+            None,
+            "",
+            "ä\u2581",
+            b"",
+            b"\x00\xff",
+            [],
+            {},
+            {"a": [1, {"b": b"c"}]},
+        ]
         for value in values:
             self.assertEqual(cbor.loads(cbor.dumps(value)), value)
         self.assertTrue(math.isnan(cbor.loads(cbor.dumps(math.nan))))
@@ -25,9 +50,20 @@ class Cbor(unittest.TestCase):
         self.assertEqual(cbor.loads(bytes.fromhex("fa47c35000")), 100000.0)
 
     def test_refused(self):
-        for text, why in (("", "ends"), ("a1", "ends"), ("5f4100ff", "definite"), ("c001", "tag"), ("0000", "after its"),
-                          ("a2616101616102", "twice"), ("a10102", "key"), ("61ff", "UTF-8"), ("f7", "simple"),
-                          ("81" * 40 + "00", "deeper"), ("9b00000001" + "00" * 4, "ends"), ("1c", "definite")):
+        for text, why in (
+            ("", "ends"),
+            ("a1", "ends"),
+            ("5f4100ff", "definite"),
+            ("c001", "tag"),
+            ("0000", "after its"),
+            ("a2616101616102", "twice"),
+            ("a10102", "key"),
+            ("61ff", "UTF-8"),
+            ("f7", "simple"),
+            ("81" * 40 + "00", "deeper"),
+            ("9b00000001" + "00" * 4, "ends"),
+            ("1c", "definite"),
+        ):
             with self.assertRaises(KvscopeError) as caught:
                 cbor.loads(bytes.fromhex(text))
             self.assertIn(why, caught.exception.line(), text)

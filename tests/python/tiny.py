@@ -25,23 +25,55 @@ if HAS_TORCH:
     transformers.logging.set_verbosity_error()
 
 VOCABULARY = 260
-_SHARED = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
-               num_key_value_heads=2, head_dim=16, max_position_embeddings=512, bos_token_id=None, eos_token_id=256,
-               pad_token_id=257)
+_SHARED = dict(
+    vocab_size=VOCABULARY,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    max_position_embeddings=512,
+    bos_token_id=None,
+    eos_token_id=256,
+    pad_token_id=257,
+)
 _MOE = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
 FAMILIES = {
-    "gemma3": ("Gemma3TextConfig", dict(sliding_window=12, query_pre_attn_scalar=16, layer_types=[
-        "sliding_attention", "sliding_attention", "full_attention", "full_attention"])),
-    "gpt_oss": ("GptOssConfig", dict(sliding_window=8, num_local_experts=4, num_experts_per_tok=2, layer_types=[
-        "sliding_attention", "full_attention"] * 2)),
+    "gemma3": (
+        "Gemma3TextConfig",
+        dict(
+            sliding_window=12,
+            query_pre_attn_scalar=16,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention", "full_attention"],
+        ),
+    ),
+    "gpt_oss": (
+        "GptOssConfig",
+        dict(
+            sliding_window=8,
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            layer_types=["sliding_attention", "full_attention"] * 2,
+        ),
+    ),
     "qwen3_moe": ("Qwen3MoeConfig", dict(_MOE, decoder_sparse_step=1, mlp_only_layers=[])),
     "mistral": ("MistralConfig", dict(sliding_window=None)),
     "olmo3": ("Olmo3Config", dict(sliding_window=10, layer_types=["sliding_attention"] * 3 + ["full_attention"])),
     "smollm3": ("SmolLM3Config", dict(no_rope_layers=[1, 1, 1, 0], use_sliding_window=False)),
     "phi3": ("Phi3Config", dict(head_dim=8)),
-    "qwen3_next": ("Qwen3NextConfig", dict(_MOE, shared_expert_intermediate_size=16, linear_num_value_heads=4,
-                                           linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8,
-                                           layer_types=["linear_attention", "full_attention"] * 2)),
+    "qwen3_next": (
+        "Qwen3NextConfig",
+        dict(
+            _MOE,
+            shared_expert_intermediate_size=16,
+            linear_num_value_heads=4,
+            linear_num_key_heads=2,
+            linear_key_head_dim=8,
+            linear_value_head_dim=8,
+            layer_types=["linear_attention", "full_attention"] * 2,
+        ),
+    ),
 }
 
 
@@ -65,8 +97,9 @@ def random_model(family: str, attn: str = "kvscope"):
 
 def tokenizer():
     """Bytes as tokens, as a byte-level tokenizer writes them, with an end and a pad token and a small chat template."""
-    from kvscope.pieces import byte_alphabet
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    from kvscope.pieces import byte_alphabet
 
     vocabulary = {character: byte for character, byte in byte_alphabet().items()}
     made = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))

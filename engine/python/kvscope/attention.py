@@ -1,16 +1,16 @@
 """Attention of one layer, in blocks of queries, and the hook through which a model's layers arrive here.
 
-transformers calls the function that is registered as "kvscope" for every attention layer of a model that was loaded with
-`attn_implementation="kvscope"`. What happens then is up to the observer that is active: see `observe()`. Without one the
-layer gets plain causal attention.
+transformers calls the function that is registered as "kvscope" for every attention layer of a model that was loaded
+with `attn_implementation="kvscope"`. What happens then is up to the observer that is active: see `observe()`. Without
+one the layer gets plain causal attention.
 
 For query head h of KV head g, query q, key t:
 
     z(q, t) = cap(scale q . k_t)        cap(x) = c tanh(x / c) if the model has a soft cap
-    p(q, t) = exp(z(q, t)) / (exp(sink_h) + sum over visible t of exp z(q, t))       without exp(sink_h) if it has no sinks
+    p(q, t) = exp(z(q, t)) / (exp(sink_h) + sum over visible t of exp z(q, t))       without sinks: no exp(sink_h)
     visible(q, t)  <=>  t <= q < evict_at[g, t]  and  q - t < window of the layer, if it has one
 
-Memory: one block of queries against all keys, at most BLOCK_NUMBERS numbers a head block. Nothing of size S x S exists.
+Memory: one block of queries against all keys, at most BLOCK_NUMBERS numbers. Nothing of size S x S exists.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from typing import Any, Protocol
 import torch
 
 NAME = "kvscope"
-BLOCK_NUMBERS = 1 << 24
-"""Most numbers (query heads x queries x keys) of a block's logits: 64 MB in float32."""
+BLOCK_NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 27}
+"""Most numbers (query heads x queries x keys) of a block's logits: what a CPU's caches like, 512 MB in float32 on a
+GPU."""
 
 
 @dataclass
@@ -61,14 +62,22 @@ def log_sum_exp(logits: torch.Tensor, sinks: torch.Tensor | None) -> torch.Tenso
     return lse if sinks is None else torch.logaddexp(lse, sinks.unsqueeze(-1).expand_as(lse))
 
 
-def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scores: Scores, q_pos: torch.Tensor, k_pos: torch.Tensor,
-           evict_at: torch.Tensor | None = None, hidden: torch.Tensor | None = None,
-           visit: Callable[[Block], None] | None = None) -> torch.Tensor:
+def attend(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scores: Scores,
+    q_pos: torch.Tensor,
+    k_pos: torch.Tensor,
+    evict_at: torch.Tensor | None = None,
+    hidden: torch.Tensor | None = None,
+    visit: Callable[[Block], None] | None = None,
+) -> torch.Tensor:
     """Attention of n queries over m keys.
 
     q [H, n, D], k [Hk, m, D], v [Hk, m, Dv]; H is a multiple of Hk. q_pos [n] and k_pos [m] or [Hk, m] are positions in
-    the text. evict_at [Hk, m]: the first query position that cannot see the key; None: none leaves. hidden [Hk, m] bool:
-    keys that no query sees. visit is called for every block. Returns [H, n, Dv] in q's dtype.
+    the text. evict_at [Hk, m]: the first query position that cannot see the key; None: none leaves. hidden [Hk, m]
+    bool: keys that no query sees. visit is called for every block. Returns [H, n, Dv] in q's dtype.
     """
     n_heads, n, _ = q.shape
     n_kv, m, dim_v = v.shape
@@ -78,7 +87,8 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scores: Scores, q_
     sinks = None if scores.sinks is None else scores.sinks.float().reshape(n_kv, group)
     k_pos = k_pos.reshape(1, 1, m) if k_pos.dim() == 1 else k_pos.reshape(n_kv, 1, m)
     out = torch.empty((n_kv, group, n, dim_v), dtype=q.dtype, device=q.device)
-    rows = max(1, min(n, BLOCK_NUMBERS // max(1, n_heads * m)))
+    most = BLOCK_NUMBERS.get(q.device.type, BLOCK_NUMBERS["cpu"])
+    rows = max(1, min(n, most // max(1, n_heads * m)))
     for first in range(0, n, rows):
         at = q_pos[first : first + rows].reshape(1, -1, 1)
         logits = torch.matmul(grouped[:, :, first : first + rows].float(), keys.unsqueeze(1).transpose(-1, -2))
@@ -142,15 +152,27 @@ class Plain:
         return attend(call.q, call.k, call.v, call.scores, k_pos[m - n :], k_pos)
 
 
-def _forward(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any,
-             dropout: float = 0.0, scaling: float | None = None, **kwargs: Any) -> tuple[torch.Tensor, Any]:
+def _forward(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Any,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, Any]:
     """The function of transformers' AttentionInterface: [1, H, n, D] -> [1, n, H, Dv] and weights or None."""
     if query.shape[0] != 1:
         raise ValueError("kvscope looks at one text at a time: expected a batch of 1")
     window = kwargs.get("sliding_window") or 0
     sinks = kwargs.get("s_aux")
-    scores = Scores(scale=query.shape[-1] ** -0.5 if scaling is None else float(scaling), window=int(window),
-                    softcap=float(kwargs.get("softcap") or 0.0), sinks=sinks)
+    scores = Scores(
+        scale=query.shape[-1] ** -0.5 if scaling is None else float(scaling),
+        window=int(window),
+        softcap=float(kwargs.get("softcap") or 0.0),
+        sinks=sinks,
+    )
     call = Call(module, query[0], key[0], value[0], scores)
     out = (_active[-1] if _active else Plain()).attend(call)
     output, weights = out if isinstance(out, tuple) else (out, None)

@@ -11,8 +11,10 @@ from .errors import KvscopeError, usage
 from .methods import Method, own_methods
 from .models import Model
 from .passes import RulePass, never
-from .policies import BUILTIN, Policy, PolicySpec, parse_policy
-from .presses import PREFIX, Press, PressPass, find_presses, kvpress_version
+from .policies import BUILTIN, Policy, PolicySpec
+from .policy_text import parse_policy
+from .press_pass import PressPass
+from .presses import PREFIX, Press, find_presses, kvpress_version
 from .rules import Geometry, LifetimeRule
 
 _RULES = {"full": "full", "streaming": "streaming", "top-k": "top_k", "threshold": "threshold"}
@@ -43,8 +45,13 @@ class Catalog:
 
     def describe(self) -> dict:
         """The part of the greeting that says what this engine can do."""
-        return {"name": engine_name(), "serves": list(SERVES), "policies": [p.declaration() for p in self.policies],
-                "builtin_policies": [p.name for p in BUILTIN], "default_policy": self.default_policy}
+        return {
+            "name": engine_name(),
+            "serves": list(SERVES),
+            "policies": [p.declaration() for p in self.policies],
+            "builtin_policies": [p.name for p in BUILTIN],
+            "default_policy": self.default_policy,
+        }
 
     def parse(self, text: str) -> PolicySpec:
         """A policy's text. Raises KvscopeError in one line, also for a press that cannot run here."""
@@ -62,16 +69,25 @@ class Catalog:
             return None
         return self._method_of.get(spec.policy.name, self.methods[0])
 
-    def make(self, spec: PolicySpec, model: Model, n_positions: int, chunk: int = 1,
-             cancelled: Callable[[], bool] = never) -> RulePass | PressPass:
+    def make(
+        self, spec: PolicySpec, model: Model, n_positions: int, chunk: int = 1, cancelled: Callable[[], bool] = never
+    ) -> RulePass | PressPass:
         """The policy at work on a model, for one run. A PressPass must be opened and closed."""
         press = self._press_of.get(spec.policy.name)
         if press is not None:
             return PressPass(model, press.make(dict(spec.values)), n_positions, cancelled)
         method = self.method_of(spec)
         kind = _RULES.get(spec.policy.name) or method.rule  # type: ignore[union-attr]
-        rule = LifetimeRule(kind, Geometry.of(spec, n_positions), model.n_layers, model.n_kv_heads, n_positions,
-                            [layer.window for layer in model.layers], spec.values.get("threshold", 0.0), chunk)
+        rule = LifetimeRule(
+            kind,
+            Geometry.of(spec, n_positions),
+            model.n_layers,
+            model.n_kv_heads,
+            n_positions,
+            [layer.window for layer in model.layers],
+            spec.values.get("threshold", 0.0),
+            chunk,
+        )
         scorer = method.make(spec.values, model.model) if method is not None else None
         return RulePass(model, rule, scorer, cancelled)
 
@@ -100,6 +116,11 @@ def head_rules(model: Model, geometry: Geometry, threshold: float = 0.0) -> dict
         rows += [row] * model.n_kv_heads
     table = np.array(rows, "<i4")
     n = len(rows)
-    return {"n_sink": table[:, 0].tobytes(), "window": table[:, 1].tobytes(), "top_k": table[:, 2].tobytes(),
-            "locality": table[:, 3].tobytes(), "log_gamma": np.zeros(n, "<f4").tobytes(),
-            "threshold": np.full(n, threshold, "<f4").tobytes()}
+    return {
+        "n_sink": table[:, 0].tobytes(),
+        "window": table[:, 1].tobytes(),
+        "top_k": table[:, 2].tobytes(),
+        "locality": table[:, 3].tobytes(),
+        "log_gamma": np.zeros(n, "<f4").tobytes(),
+        "threshold": np.full(n, threshold, "<f4").tobytes(),
+    }

@@ -15,15 +15,23 @@ from collections.abc import Sequence
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m kvscope.engine",
-                                     description="KVScope engine over transformers, for kvscope --engine COMMAND")
-    parser.add_argument("--method", action="append", default=[], metavar="FILE.py:NAME",
-                        help="your own score: a function, a class or a torch module; may be given several times")
+    parser = argparse.ArgumentParser(
+        prog="python -m kvscope.engine", description="KVScope engine over transformers, for kvscope --engine COMMAND"
+    )
+    parser.add_argument(
+        "--method",
+        action="append",
+        default=[],
+        metavar="FILE.py:NAME",
+        help="your own score: a function, a class or a torch module; may be given several times",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N, or map: spread over all devices")
     parser.add_argument("--dtype", default="auto", help="auto (float32 on the CPU), float32, bfloat16 or float16")
     parser.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads (default: torch's own choice)")
     parser.add_argument("--no-kvpress", action="store_true", help="do not import kvpress")
-    parser.add_argument("--presses", action="store_true", help="list kvpress' presses, and why some cannot run, and exit")
+    parser.add_argument(
+        "--presses", action="store_true", help="list kvpress' presses, and why some cannot run, and exit"
+    )
     return parser.parse_args(argv)
 
 
@@ -67,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.threads > 0:
         torch.set_num_threads(arguments.threads)
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     try:
         catalog = Catalog([load_method(text) for text in arguments.method], [] if arguments.no_kvpress else None)
     except KvscopeError as error:
@@ -74,9 +83,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     attention.register()
     channel, cuda = Channel(source, sink), torch.cuda.is_available()
-    channel.send({"type": "hello", "version": PROTOCOL_VERSION, "engine": __version__, "torch": torch.__version__,
-                  "cuda": cuda, "device": f"cuda:0 {torch.cuda.get_device_name(0)}" if cuda else "cpu",
-                  **catalog.describe()})
+    channel.send(
+        {
+            "type": "hello",
+            "version": PROTOCOL_VERSION,
+            "engine": __version__,
+            "torch": torch.__version__,
+            "cuda": cuda,
+            "device": f"cuda:0 {torch.cuda.get_device_name(0)}" if cuda else "cpu",
+            **catalog.describe(),
+        }
+    )
     code = Server(channel, catalog, arguments.device, arguments.dtype).serve()
     sys.stderr.flush()
     os._exit(code)  # threads of libraries must not keep the process

@@ -12,8 +12,9 @@ class KvscopeError(Exception):
     The line is `FILE: WHERE: FOUND; expected EXPECTED; hint: HINT`, without the parts that are empty.
     """
 
-    def __init__(self, found: str, *, file: str = "", where: str = "", expected: str = "", hint: str = "",
-                 code: int = BAD_INPUT):
+    def __init__(
+        self, found: str, *, file: str = "", where: str = "", expected: str = "", hint: str = "", code: int = BAD_INPUT
+    ):
         self.code, self.file, self.where = code, file, where
         self.found, self.expected, self.hint = found, expected, hint
         super().__init__(self.line())
@@ -28,8 +29,16 @@ class KvscopeError(Exception):
 
     def event(self, request_id: int) -> dict:
         """The error event of a request."""
-        return {"type": "error", "id": request_id, "code": self.code, "file": self.file, "where": self.where,
-                "found": self.found, "expected": self.expected, "hint": self.hint}
+        return {
+            "type": "error",
+            "id": request_id,
+            "code": self.code,
+            "file": self.file,
+            "where": self.where,
+            "found": self.found,
+            "expected": self.expected,
+            "hint": self.hint,
+        }
 
 
 def usage(found: str, *, file: str = "", where: str = "", expected: str = "", hint: str = "") -> KvscopeError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,14 @@ import numpy as np
 from .catalog import Catalog, head_rules
 from .errors import Cancelled, KvscopeError, usage
 from .models import Model
-from .oracle import OracleSpec, Teacher, oracle_event
+from .oracle import Teacher, oracle_event
 from .output_error import output_error_event
 from .passes import Reader, logprobs_of, never
-from .presses import PressPass
+from .press_pass import PressPass
+from .request import Request, StopTexts
 from .rules import Facts, Geometry
-from .sampling import Sampler, SamplingSpec
-from .wire import f32, i32, pool, read_i32
+from .sampling import Sampler
+from .wire import f32, i32, pool
 
 ORACLE_STRIDE = 16
 """New tokens between two looks at the recall so far."""
@@ -41,100 +42,6 @@ class Hooks:
     next_policy: Callable[[], str | None] = lambda: None
 
 
-@dataclass
-class StopTexts:
-    """Texts that end an answer. push() takes a token's bytes and returns whether one was found."""
-
-    texts: Sequence[str] = ()
-    answer: bytes = b""
-    at: int | None = None
-
-    def __post_init__(self) -> None:
-        self._bytes = [text.encode() for text in self.texts]
-        if any(not text or len(text) > 4096 for text in self._bytes) or len(self._bytes) > 64:
-            raise usage("an empty text, one over 4096 bytes, or more than 64", file="stop", expected="texts")
-
-    def push(self, piece: bytes) -> bool:
-        before = len(self.answer)
-        self.answer += piece
-        longest = max((len(text) for text in self._bytes), default=0)
-        found = [self.answer.find(text, max(0, before - longest + 1)) for text in self._bytes]
-        found = [at for at in found if at >= 0]
-        if self.at is None and found:
-            self.at = min(found)
-        return self.at is not None
-
-    def text(self) -> str:
-        return self.answer[: self.at].decode("utf-8", "replace")
-
-
-@dataclass
-class Request:
-    """What a `run` asks for."""
-
-    ids: list[int]
-    policy: str
-    max_tokens: int
-    sampling: SamplingSpec
-    oracle: OracleSpec | None
-    output_error: bool = False
-    stop_at_end: bool = True
-    stop: Sequence[str] = ()
-    changes: list[tuple[int, str]] = field(default_factory=list)
-    answer: list[int] | None = None
-    draw_on: bool = False
-    chunk: int = 0
-
-    @staticmethod
-    def of(message: dict, model: Model) -> "Request":
-        """From a message. Raises KvscopeError for what this engine cannot do, or what the model cannot read."""
-        for name in ("thresholds", "budgets"):
-            if message.get(name):
-                raise usage(f"{name} of heads", file="run", where=name, expected="none: this engine has one rule for all")
-        answer = read_i32(message, "answer_ids").tolist() if "answer_ids" in message else None
-        request = Request(
-            prompt_ids(message, model), _field(message, "policy", str), _field(message, "max_tokens", int),
-            SamplingSpec.of(message.get("sampling") or {}),
-            OracleSpec.parse(message.get("oracle_spec", "")) if message.get("oracle") else None,
-            bool(message.get("output_error")), bool(message.get("stop_at_eos", True)), message.get("stop") or (),
-            [(int(c["q"]), str(c["policy"])) for c in message.get("changes") or []], answer,
-            bool(message.get("draw_on")), int(message.get("chunk") or 0))
-        check_ids(request.ids, model, "prompt")
-        check_ids(answer or [0], model, "answer")
-        if request.max_tokens < 0:
-            raise usage(str(request.max_tokens), file="max_tokens", expected="0 or more")
-        return request
-
-
-def _field(message: dict, name: str, kind: type) -> Any:
-    value = message.get(name)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise KvscopeError("missing or of another type", file=f"message {message.get('type')}", where=name,
-                           expected=kind.__name__)
-    return value
-
-
-def prompt_ids(message: dict, model: Model) -> list[int]:
-    """The prompt's tokens, whichever way the request has it."""
-    if "prompt_ids" in message:
-        return read_i32(message, "prompt_ids").tolist()
-    if message.get("raw", True):
-        return model.encode(_field(message, "prompt", str))
-    messages = message.get("messages") or [{"role": "user", "content": _field(message, "prompt", str)}]
-    return model.encode_chat(messages, message.get("thinking"), message.get("date", ""))
-
-
-def check_ids(ids: Sequence[int], model: Model, what: str) -> None:
-    if not ids:
-        raise KvscopeError("no token", file=what, expected="at least one")
-    wrong = [i for i in (min(ids), max(ids)) if not 0 <= i < model.info["vocab_size"]]
-    if wrong:
-        raise KvscopeError(f"token id {wrong[0]}", file=what, expected=f"0 to {model.info['vocab_size'] - 1}")
-    if len(ids) > model.info["max_positions"]:
-        raise KvscopeError(f"{len(ids)} tokens", file=what, hint="shorten the prompt",
-                           expected=f"at most {model.info['max_positions']}, the model's context")
-
-
 class Run:
     """A run under way. `execute()` goes through it and sends its events; the last is for the caller to send."""
 
@@ -143,8 +50,11 @@ class Run:
         self.ids, self.prompt_len = list(request.ids), len(request.ids)
         self.n_positions = min(self.prompt_len + request.max_tokens, model.info["max_positions"])
         if request.answer and self.prompt_len + len(request.answer) > self.n_positions:
-            raise usage(f"{len(request.answer)} tokens", file="answer",
-                        expected=f"at most {self.n_positions - self.prompt_len}, the number of new tokens")
+            raise usage(
+                f"{len(request.answer)} tokens",
+                file="answer",
+                expected=f"at most {self.n_positions - self.prompt_len}, the number of new tokens",
+            )
         self.spec = catalog.parse(request.policy)
         self.geometry = Geometry.of(self.spec, self.n_positions)
         self.state = catalog.make(self.spec, model, self.n_positions, max(1, request.chunk), hooks.cancelled)
@@ -164,16 +74,24 @@ class Run:
 
     def started(self) -> dict:
         method = self.catalog.method_of(self.spec)
-        event = {"type": "started", "n_positions": self.n_positions, "prompt_len": self.prompt_len,
-                 "ids": i32(self.ids), "pieces": pool(self.model.bytes_of(self.ids)), "policy": self.spec.text(),
-                 "scorer": f"{method.policy.title}, in Python" if method else "",
-                 "scorer_kind": "python" if method else "", "scorer_delay": 0 if method else -1,
-                 "scorer_gate": method.policy.name if method else "", "chunk": self.request.chunk}
+        event = {
+            "type": "started",
+            "n_positions": self.n_positions,
+            "prompt_len": self.prompt_len,
+            "ids": i32(self.ids),
+            "pieces": pool(self.model.bytes_of(self.ids)),
+            "policy": self.spec.text(),
+            "scorer": f"{method.policy.title}, in Python" if method else "",
+            "scorer_kind": "python" if method else "",
+            "scorer_delay": 0 if method else -1,
+            "scorer_gate": method.policy.name if method else "",
+            "chunk": self.request.chunk,
+        }
         heads = head_rules(self.model, self.geometry, self.spec.values.get("threshold", 0.0))
         if heads is not None:
             event["heads"] = heads
         if self.request.oracle is not None:
-            event["oracle_spec"] = _oracle_text(self.request.oracle)
+            event["oracle_spec"] = self.request.oracle.text()
         return event
 
     def execute(self) -> dict:
@@ -191,8 +109,9 @@ class Run:
                 self.state.close()  # type: ignore[union-attr]
         if complete and self.request.output_error:
             try:
-                self.hooks.send(output_error_event(self.model, self.ids[: self.reader.n], self.state.evict_at,
-                                                   self.hooks.cancelled))
+                self.hooks.send(
+                    output_error_event(self.model, self.ids[: self.reader.n], self.state.evict_at, self.hooks.cancelled)
+                )
             except Cancelled:
                 complete = False
         return {"status": "complete" if complete else "cancelled", "timings": self.timings, "text": self.stops.text()}
@@ -229,9 +148,18 @@ class Run:
 
     def _tell(self, new: list[int], logprobs_from: int, logprobs: Any, seconds: float) -> None:
         for fields in _steps(self.state.take_facts()):
-            self.hooks.send({"type": "step", "n_tokens": self.reader.n, "ids": i32(new),
-                             "pieces": pool(self.model.bytes_of(new, at_start=False)), "logprobs_from": logprobs_from,
-                             "logprobs": f32(logprobs), "seconds": seconds, **fields})
+            self.hooks.send(
+                {
+                    "type": "step",
+                    "n_tokens": self.reader.n,
+                    "ids": i32(new),
+                    "pieces": pool(self.model.bytes_of(new, at_start=False)),
+                    "logprobs_from": logprobs_from,
+                    "logprobs": f32(logprobs),
+                    "seconds": seconds,
+                    **fields,
+                }
+            )
             new, logprobs_from, logprobs, seconds = [], self.reader.n, [], 0.0
 
     def _answered(self) -> int:
@@ -308,10 +236,19 @@ class Run:
         geometry = Geometry.of(spec, self.n_positions)
         same = (geometry.sinks, geometry.window) == (self.geometry.sinks, self.geometry.window)
         own = {name: value for name, value in spec.values.items() if name not in ("threshold", "budget")}
-        if isinstance(self.state, PressPass) or spec.policy is not self.spec.policy or not same \
-                or geometry.top_k > self.geometry.top_k or any(self.spec.values[n] != v for n, v in own.items()):
-            raise usage(spec.text(), file=f"policy {self.spec.text()}", hint="stop the run and start it again",
-                        expected="another threshold, or a smaller budget, of the same policy of scores")
+        if (
+            isinstance(self.state, PressPass)
+            or spec.policy is not self.spec.policy
+            or not same
+            or geometry.top_k > self.geometry.top_k
+            or any(self.spec.values[n] != v for n, v in own.items())
+        ):
+            raise usage(
+                spec.text(),
+                file=f"policy {self.spec.text()}",
+                hint="stop the run and start it again",
+                expected="another threshold, or a smaller budget, of the same policy of scores",
+            )
         self.spec, self.geometry = spec, geometry
         self.state.rule.change(geometry, spec.values.get("threshold", 0.0), len(self.ids))
         self.hooks.send({"type": "policy", "q": len(self.ids), "policy": spec.text()})
@@ -333,11 +270,3 @@ def _steps(facts: Facts) -> list[dict]:
             part[name] = whole[name][rows * i // n * width : rows * (i + 1) // n * width]
         out.append(part)
     return out
-
-
-def _oracle_text(spec: OracleSpec) -> str:
-    text = f"agg={spec.agg},mass={spec.mass},lse={spec.lse},ahead={spec.ahead}"
-    for name, default in (("weight", "mass"), ("capacity", "head"), ("budget", "match"), ("kinds", "all")):
-        if getattr(spec, name) != default:
-            text += f",{name}={getattr(spec, name)}"
-    return text

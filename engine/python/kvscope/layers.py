@@ -68,20 +68,37 @@ def find_layers(model: torch.nn.Module, device: torch.device) -> list[Layer]:
     layers = []
     for i, call in enumerate(watch.calls):
         n_heads, _, dim = call.q.shape
-        layers.append(Layer(i, _model_layer(call.module, names, i), call.module, n_heads, call.k.shape[0], dim,
-                            call.v.shape[-1], call.scores.window,
-                            _output_projection(call.module, n_heads * call.v.shape[-1])))
+        layers.append(
+            Layer(
+                i,
+                _model_layer(call.module, names, i),
+                call.module,
+                n_heads,
+                call.k.shape[0],
+                dim,
+                call.v.shape[-1],
+                call.scores.window,
+                _output_projection(call.module, n_heads * call.v.shape[-1]),
+            )
+        )
     if not layers:
-        raise KvscopeError("no layer uses the attention interface", file=type(model).__name__,
-                           expected="a model of transformers whose layers call AttentionInterface functions")
+        raise KvscopeError(
+            "no layer uses the attention interface",
+            file=type(model).__name__,
+            expected="a model of transformers whose layers call AttentionInterface functions",
+        )
     if len({id(layer.module) for layer in layers}) != len(layers):
-        raise KvscopeError("a layer that runs twice for one text", file=type(model).__name__,
-                           expected="each attention layer once")
+        raise KvscopeError(
+            "a layer that runs twice for one text", file=type(model).__name__, expected="each attention layer once"
+        )
     _check_windows(model, layers)
     shapes = {(layer.n_heads, layer.n_kv_heads) for layer in layers}
     if len(shapes) > 1:
-        raise KvscopeError("layers of different heads: " + ", ".join(f"{h} query and {g} KV" for h, g in sorted(shapes)),
-                           file=type(model).__name__, expected="as many heads in every attention layer")
+        raise KvscopeError(
+            "layers of different heads: " + ", ".join(f"{h} query and {g} KV" for h, g in sorted(shapes)),
+            file=type(model).__name__,
+            expected="as many heads in every attention layer",
+        )
     return layers
 
 
@@ -91,5 +108,9 @@ def _check_windows(model: torch.nn.Module, layers: list[Layer]) -> None:
     for layer in layers:
         kind = kinds[layer.model_layer] if layer.model_layer < len(kinds) else "full_attention"
         if kind == "chunked_attention" or (kind == "sliding_attention" and layer.window == 0):
-            raise KvscopeError(f"{kind} without a window", file=type(model).__name__,
-                               where=f"layer {layer.model_layer}", expected="full or sliding attention")
+            raise KvscopeError(
+                f"{kind} without a window",
+                file=type(model).__name__,
+                where=f"layer {layer.model_layer}",
+                expected="full or sliding attention",
+            )

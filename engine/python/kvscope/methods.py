@@ -73,16 +73,35 @@ class Method:
         if rule not in ("top_k", "threshold"):
             raise KvscopeError(f"rule {rule!r}", file=name, where="rule", expected="top_k or threshold")
         self.rule = rule
-        shared = (BUDGET, SINKS, WINDOW) if rule == "top_k" else (
-            Parameter("threshold", "real", float(getattr(own, "threshold", 0.0)), -1e6, 1e6,
-                      "A token stays if its score is at least this."), SINKS, WINDOW)
+        shared = (
+            (BUDGET, SINKS, WINDOW)
+            if rule == "top_k"
+            else (
+                Parameter(
+                    "threshold",
+                    "real",
+                    float(getattr(own, "threshold", 0.0)),
+                    -1e6,
+                    1e6,
+                    "A token stays if its score is at least this.",
+                ),
+                SINKS,
+                WINDOW,
+            )
+        )
         short = name.split(".")[-1]
         text = getattr(own, "definition", "") or inspect.getdoc(own) or f"The score of {short}."
         self.policy = Policy(
-            name, (title or getattr(own, "title", "") or short)[:60], " ".join(text.split())[:1800], shared + self.own,
-            budget=rule == "top_k", rule=rule, prompt="sparse",
+            name,
+            (title or getattr(own, "title", "") or short)[:60],
+            " ".join(text.split())[:1800],
+            shared + self.own,
+            budget=rule == "top_k",
+            rule=rule,
+            prompt="sparse",
             evicted=getattr(own, "evicted", "") or f"its score by {short} was too low",
-            kept=getattr(own, "kept", "") or f"its score by {short} is high enough")
+            kept=getattr(own, "kept", "") or f"its score by {short} is high enough",
+        )
         try:
             self.policy.check()
         except ValueError as error:
@@ -126,8 +145,12 @@ class Scorer:
             raise KvscopeError(one_line(error), file=self.name, where=f"layer {inputs['layer']}") from None
         out = out.detach().float().cpu().numpy() if isinstance(out, torch.Tensor) else np.asarray(out, np.float32)
         if out.shape != (n_kv_heads, n):
-            raise KvscopeError(f"scores of shape {tuple(out.shape)}", file=self.name, where=f"layer {inputs['layer']}",
-                               expected=f"({n_kv_heads}, {n}), one per KV head and token")
+            raise KvscopeError(
+                f"scores of shape {tuple(out.shape)}",
+                file=self.name,
+                where=f"layer {inputs['layer']}",
+                expected=f"({n_kv_heads}, {n}), one per KV head and token",
+            )
         return out
 
 
@@ -136,8 +159,9 @@ def _score_of(target: Any, name: str) -> Callable:
         for attribute in ("score", "forward"):
             if callable(getattr(target, attribute, None)):
                 return getattr(target, attribute)
-        raise KvscopeError(f"no method score in {target!r}"[:200], file=name,
-                           expected="def score(self, layer, keys, values)")
+        raise KvscopeError(
+            f"no method score in {target!r}"[:200], file=name, expected="def score(self, layer, keys, values)"
+        )
     return target
 
 
@@ -170,13 +194,16 @@ def _parameters(name: str, call: Any, names: list[str], ranges: Mapping[str, Any
         if found.kind in (found.VAR_KEYWORD, found.VAR_POSITIONAL):
             continue
         if parameter in _RESERVED:
-            raise KvscopeError(f"an argument named {parameter}", file=name, expected="another name: the rule has this one")
+            raise KvscopeError(
+                f"an argument named {parameter}", file=name, expected="another name: the rule has this one"
+            )
         out.append(parameter_of(name, parameter, found.default, _annotation(call, parameter), ranges.get(parameter)))
     return out
 
 
-def parameter_of(owner: str, name: str, default: Any, annotation: Any = None, limits: Any = None,
-                 definition: str = "") -> Parameter:
+def parameter_of(
+    owner: str, name: str, default: Any, annotation: Any = None, limits: Any = None, definition: str = ""
+) -> Parameter:
     """A parameter as a policy declares it, from a Python argument. Raises KvscopeError for one that has no place."""
     definition = definition or f"Argument {name} of {owner.split('.')[-1]}."
     if not re.match(r"[a-z][a-z0-9_]*\Z", name):
@@ -189,11 +216,15 @@ def parameter_of(owner: str, name: str, default: Any, annotation: Any = None, li
         return Parameter(name, "choice", choices.index(default), 0, len(texts) - 1, definition, choices=texts)
     if isinstance(default, (int, float)) and math.isfinite(default):
         whole = isinstance(default, int)
-        low, high = limits or ((min(0, default), max(1 << 24, default)) if whole else (min(-1e6, default),
-                                                                                       max(1e6, default)))
+        low, high = limits or (
+            (min(0, default), max(1 << 24, default)) if whole else (min(-1e6, default), max(1e6, default))
+        )
         return Parameter(name, "count" if whole else "real", default, low, high, definition)
-    raise KvscopeError(f"argument {name} without a default that is a number, a bool or a choice", file=owner,
-                       expected="a default, or one of " + ", ".join(INPUTS))
+    raise KvscopeError(
+        f"argument {name} without a default that is a number, a bool or a choice",
+        file=owner,
+        expected="a default, or one of " + ", ".join(INPUTS),
+    )
 
 
 def load_method(text: str) -> Method:
@@ -222,5 +253,9 @@ def load_method(text: str) -> Method:
 
 def own_methods() -> list[Method]:
     """The scores that come with the package."""
-    return [Method("hf.knorm", scores.knorm, "Norm of the key"), Method("hf.vnorm", scores.vnorm, "Norm of the value"),
-            Method("hf.keydiff", scores.keydiff, "KeyDiff"), Method("hf.recency", scores.recency, "Recency")]
+    return [
+        Method("hf.knorm", scores.knorm, "Norm of the key"),
+        Method("hf.vnorm", scores.vnorm, "Norm of the value"),
+        Method("hf.keydiff", scores.keydiff, "KeyDiff"),
+        Method("hf.recency", scores.recency, "Recency"),
+    ]

@@ -43,8 +43,8 @@ class Model:
 
     @property
     def is_hybrid(self) -> bool:
-        """Whether some layers keep a state instead of keys and values. A state cannot be continued from a chunk, so such
-        a model reads a prompt at once."""
+        """Whether some layers keep a state instead of keys and values. A state cannot be continued from a chunk, so
+        such a model reads a prompt at once."""
         return len(self.layers) < (self.model.config.get_text_config().num_hidden_layers or 0)
 
     def bytes_of(self, ids: Sequence[int], at_start: bool = True) -> list[bytes]:
@@ -137,15 +137,27 @@ def _end_ids(model: Any) -> frozenset[int]:
 def _info(model: Any, path: str, layers: list[Layer], tokenizer: Any) -> dict:
     config = model.config.get_text_config()
     name = os.path.basename(os.path.normpath(path)) or path
-    vocabulary = model.get_output_embeddings().weight.shape[0] if model.get_output_embeddings() is not None \
+    vocabulary = (
+        model.get_output_embeddings().weight.shape[0]
+        if model.get_output_embeddings() is not None
         else config.vocab_size
-    return {"name": name, "path": path, "architecture": type(model).__name__,
-            "dtype": str(next(model.parameters()).dtype).removeprefix("torch."), "device": _device_text(model),
-            "weights_hash": weights_hash(path) if os.path.isdir(path) else "0" * 16, "scorer": "",
-            "n_layers": len(layers), "n_heads": layers[0].n_heads, "n_kv_heads": layers[0].n_kv_heads,
-            "head_dim": layers[0].head_dim, "vocab_size": int(vocabulary),
-            "max_positions": int(getattr(config, "max_position_embeddings", 0) or 1 << 20),
-            "n_parameters": sum(p.numel() for p in model.parameters())}
+    )
+    return {
+        "name": name,
+        "path": path,
+        "architecture": type(model).__name__,
+        "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+        "device": _device_text(model),
+        "weights_hash": weights_hash(path) if os.path.isdir(path) else "0" * 16,
+        "scorer": "",
+        "n_layers": len(layers),
+        "n_heads": layers[0].n_heads,
+        "n_kv_heads": layers[0].n_kv_heads,
+        "head_dim": layers[0].head_dim,
+        "vocab_size": int(vocabulary),
+        "max_positions": int(getattr(config, "max_position_embeddings", 0) or 1 << 20),
+        "n_parameters": sum(p.numel() for p in model.parameters()),
+    }
 
 
 def check_path(path: str) -> None:
@@ -157,13 +169,16 @@ def check_path(path: str) -> None:
     try:
         AutoConfig.from_pretrained(path)
     except Exception as error:
-        raise KvscopeError(one_line(error), file=path, expected="a model folder of transformers, or OWNER/NAME") from None
+        raise KvscopeError(
+            one_line(error), file=path, expected="a model folder of transformers, or OWNER/NAME"
+        ) from None
 
 
-def load(path: str, device: str = "auto", dtype: str = "auto",
-         progress: Callable[[float, float], None] | None = None) -> Model:
-    """Loads a folder, or a name of the user's Hugging Face cache. device: auto, cpu, cuda, cuda:N, or map, which spreads
-    the layers over all devices. Raises KvscopeError in one line for whatever cannot be loaded."""
+def load(
+    path: str, device: str = "auto", dtype: str = "auto", progress: Callable[[float, float], None] | None = None
+) -> Model:
+    """Loads a folder, or a name of the user's Hugging Face cache. device: auto, cpu, cuda, cuda:N, or map, which
+    spreads the layers over all devices. Raises KvscopeError in one line for whatever cannot be loaded."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     attention.register()
@@ -172,8 +187,9 @@ def load(path: str, device: str = "auto", dtype: str = "auto",
     if progress is not None:
         progress(0, 0)
     try:
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=wanted, device_map=device_map,
-                                                     attn_implementation=attention.NAME)
+        model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=wanted, device_map=device_map, attn_implementation=attention.NAME
+        )
     except Exception as error:  # many kinds, from many libraries
         raise KvscopeError(one_line(error), file=path, expected="a decoder model of transformers") from None
     model.eval().requires_grad_(False)
@@ -192,7 +208,12 @@ def wrap(model: Any, tokenizer: Any, path: str = "", warnings: Sequence[str] = (
     layers = find_layers(model, device)
     if model.dtype in (torch.bfloat16, torch.float16) and device.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = True  # exact for products of these, with sums in float32
-    return Model(model, tokenizer, layers, _info(model, path or "model", layers, tokenizer),
-                 Pieces(tokenizer) if tokenizer is not None else None, _end_ids(model), list(warnings))
-
-
+    return Model(
+        model,
+        tokenizer,
+        layers,
+        _info(model, path or "model", layers, tokenizer),
+        Pieces(tokenizer) if tokenizer is not None else None,
+        _end_ids(model),
+        list(warnings),
+    )

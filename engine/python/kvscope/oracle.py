@@ -27,9 +27,14 @@ from .rules import Geometry
 from .wire import f32
 
 EPSILON = 1e-6
-_CHOICES = {"agg": ("max", "mean", "logmean"), "mass": ("mean", "sum", "rms", "max"),
-            "weight": ("mass", "value", "output"), "capacity": ("head", "pooled"), "lse": ("dense", "sparse"),
-            "kinds": ("all", "one")}
+_CHOICES = {
+    "agg": ("max", "mean", "logmean"),
+    "mass": ("mean", "sum", "rms", "max"),
+    "weight": ("mass", "value", "output"),
+    "capacity": ("head", "pooled"),
+    "lse": ("dense", "sparse"),
+    "kinds": ("all", "one"),
+}
 
 
 @dataclass(frozen=True)
@@ -56,23 +61,40 @@ class OracleSpec:
             elif key == "budget" and value:
                 values[key] = value
             else:
-                raise usage(f'"{pair}"', file="oracle", expected="; ".join(
-                    f"{name}={'|'.join(of)}" for name, of in _CHOICES.items()) + "; ahead=N; budget=match|N|P%")
+                raise usage(
+                    f'"{pair}"',
+                    file="oracle",
+                    expected="; ".join(f"{name}={'|'.join(of)}" for name, of in _CHOICES.items())
+                    + "; ahead=N; budget=match|N|P%",
+                )
         return OracleSpec(**values)
+
+    def text(self) -> str:
+        """The canonical text: parse() of it gives the same."""
+        text = f"agg={self.agg},mass={self.mass},lse={self.lse},ahead={self.ahead}"
+        for name in ("weight", "capacity", "budget", "kinds"):
+            if getattr(self, name) != getattr(OracleSpec, name):
+                text += f",{name}={getattr(self, name)}"
+        return text
 
 
 class Teacher(Pass):
     """Dense attention with the masses added up on the way. `horizon` tokens have been read."""
 
-    def __init__(self, model: Model, capacity: int, window: int, spec: OracleSpec, cancelled: Callable[[], bool] = never):
+    def __init__(
+        self, model: Model, capacity: int, window: int, spec: OracleSpec, cancelled: Callable[[], bool] = never
+    ):
         super().__init__(model, cancelled)
         self.spec, self.window, self.capacity = spec, window, capacity
         shape = (model.layers[0].n_heads, capacity)
         wants_all = spec.kinds == "all"
         self.with_kinds = wants_all or spec.mass in ("rms", "max")
         self.with_value = wants_all or spec.weight == "value"
-        self.with_output = (wants_all or spec.weight == "output") and not model.is_hybrid and all(
-            layer.output is not None for layer in model.layers if not layer.window)
+        self.with_output = (
+            (wants_all or spec.weight == "output")
+            and not model.is_hybrid
+            and all(layer.output is not None for layer in model.layers if not layer.window)
+        )
         self._sums: list[dict[str, torch.Tensor]] = []
         for layer in model.layers:
             device = next(layer.module.parameters()).device
@@ -90,7 +112,8 @@ class Teacher(Pass):
         return self._reader.n
 
     def absorb(self, ids: Sequence[int], kept: np.ndarray | None = None) -> None:
-        """Reads tokens that follow those read before. kept: evict_at of the policy, for lse=sparse. Raises Cancelled."""
+        """Reads tokens that follow those read before. kept: evict_at of the policy, for lse=sparse. Raises
+        Cancelled."""
         self._kept = kept
         for _ in self._reader.read_all(ids, "last"):
             pass
@@ -101,8 +124,15 @@ class Teacher(Pass):
         if layer.window:  # no policy decides here
             return attention.attend(call.q, call.k, call.v, call.scores, q_pos, k_pos)
         sums = self._sums[layer.index]
-        out = attention.attend(call.q, call.k, call.v, call.scores, q_pos, k_pos,
-                               visit=lambda block: self._add(block, call, layer.index, k_pos, sums))
+        out = attention.attend(
+            call.q,
+            call.k,
+            call.v,
+            call.scores,
+            q_pos,
+            k_pos,
+            visit=lambda block: self._add(block, call, layer.index, k_pos, sums),
+        )
         self._weigh(call, layer.index, out, sums)
         return out
 
@@ -116,8 +146,10 @@ class Teacher(Pass):
             gone = torch.as_tensor(self._kept[layer, :, : len(k_pos)]).to(k_pos.device)
             seen = (block.q_pos[:, None] < gone[:, None]).unsqueeze(1)
             sinks = call.scores.sinks
-            lse = log_sum_exp(block.logits.masked_fill(~seen, -torch.inf),
-                              None if sinks is None else sinks.float().reshape(p.shape[:2]))
+            lse = log_sum_exp(
+                block.logits.masked_fill(~seen, -torch.inf),
+                None if sinks is None else sinks.float().reshape(p.shape[:2]),
+            )
             p = torch.exp(block.logits - lse.unsqueeze(-1))
         p = (p * counted).flatten(0, 1)  # [H, n, m]
         m = p.shape[-1]
@@ -179,8 +211,10 @@ class Teacher(Pass):
         if self.with_kinds:
             kinds["rms"] = (sums["square"][:, :n] / number).sqrt()
             kinds["max"] = sums["most"][:, :n]
-        out = {("future_mass" if name == "mean" else f"future_{name}"): self._aggregate(values)
-               for name, values in kinds.items()}
+        out = {
+            ("future_mass" if name == "mean" else f"future_{name}"): self._aggregate(values)
+            for name, values in kinds.items()
+        }
         if self.with_value:
             out["value_norm"] = sums["value"][:, :n]
         if self.with_output:

@@ -27,8 +27,12 @@ class Damage(Pass):
     def __init__(self, model: Model, evict_at: np.ndarray, n: int, cancelled: Callable[[], bool] = never):
         super().__init__(model, cancelled)
         if model.is_hybrid or any(layer.output is None for layer in model.layers):
-            raise KvscopeError("no output projection that can be read", file=model.info["architecture"],
-                               where="output error", expected="attention layers that all end in a plain matrix o_proj")
+            raise KvscopeError(
+                "no output projection that can be read",
+                file=model.info["architecture"],
+                where="output error",
+                expected="attention layers that all end in a plain matrix o_proj",
+            )
         self._gone = evict_at
         self.group = np.full((model.n_layers, model.n_kv_heads, n), np.nan, np.float32)
         self.layer_damage = np.full((model.n_layers, n), np.nan, np.float32)
@@ -40,8 +44,16 @@ class Damage(Pass):
         weight = layer.output.float().reshape(-1, layer.n_heads, layer.value_dim)  # [hidden, H, Dv]
         first_key = int(k_pos[0])
         gone = torch.as_tensor(self._gone[layer.index, :, first_key : first_key + len(k_pos)]).to(call.q.device)
-        return attention.attend(call.q, call.k, call.v, call.scores, q_pos, k_pos, None if layer.window else gone,
-                                visit=lambda block: self._note(block, call, layer.index, weight))
+        return attention.attend(
+            call.q,
+            call.k,
+            call.v,
+            call.scores,
+            q_pos,
+            k_pos,
+            None if layer.window else gone,
+            visit=lambda block: self._note(block, call, layer.index, weight),
+        )
 
     def _note(self, block: Block, call: Call, layer: int, weight: torch.Tensor) -> None:
         n_kv, group, n, _ = block.o.shape
@@ -59,14 +71,21 @@ class Damage(Pass):
         self.output[layer, rows] = whole.norm(dim=-1).cpu().numpy()
 
 
-def output_error_event(model: Model, ids: Sequence[int], evict_at: np.ndarray,
-                       cancelled: Callable[[], bool] = never) -> dict:
+def output_error_event(
+    model: Model, ids: Sequence[int], evict_at: np.ndarray, cancelled: Callable[[], bool] = never
+) -> dict:
     """The `output_error` event of these tokens, without its id. Raises Cancelled, or KvscopeError for a model whose
     output projection cannot be read."""
     damage = Damage(model, evict_at, len(ids), cancelled)
     for _ in Reader(model, damage).read_all(ids, "last"):
         pass
     nothing = f32(np.full_like(damage.group, np.nan))  # pages are read by no policy here
-    return {"type": "output_error", "n_queries": len(ids), "group_damage": f32(damage.group),
-            "layer_damage": f32(damage.layer_damage), "layer_output": f32(damage.output), "read_mass": nothing,
-            "best_read_mass": nothing}
+    return {
+        "type": "output_error",
+        "n_queries": len(ids),
+        "group_damage": f32(damage.group),
+        "layer_damage": f32(damage.layer_damage),
+        "layer_output": f32(damage.output),
+        "read_mass": nothing,
+        "best_read_mass": nothing,
+    }

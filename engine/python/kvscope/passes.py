@@ -101,10 +101,21 @@ class RulePass(Pass):
         if self.scorer is None or layer.window:
             return None
         n = call.q.shape[1]
-        return self.scorer.score(layer.n_kv_heads, n, {
-            "layer": layer.index, "keys": call.k[:, -n:], "values": call.v[:, -n:], "queries": call.q,
-            "hidden": self._hidden.get(id(call.module)), "positions": q_pos, "keys_so_far": call.k,
-            "values_so_far": call.v, "module": call.module})
+        return self.scorer.score(
+            layer.n_kv_heads,
+            n,
+            {
+                "layer": layer.index,
+                "keys": call.k[:, -n:],
+                "values": call.v[:, -n:],
+                "queries": call.q,
+                "hidden": self._hidden.get(id(call.module)),
+                "positions": q_pos,
+                "keys_so_far": call.k,
+                "values_so_far": call.v,
+                "module": call.module,
+            },
+        )
 
     def attend(self, call: Call) -> torch.Tensor:
         layer = self.layer(call)
@@ -112,8 +123,11 @@ class RulePass(Pass):
         n, first_key = call.q.shape[1], self.start + call.q.shape[1] - call.k.shape[1]
         self.rule.absorb(layer.index, self.start, n, self.scores(call, layer, q_pos))
         evict_at = self.rule.evict_at[layer.index, :, first_key : self.start + n]
-        gone = None if layer.window or int(evict_at.min()) >= self.start + n else torch.as_tensor(evict_at).to(
-            call.q.device)
+        gone = (
+            None
+            if layer.window or int(evict_at.min()) >= self.start + n
+            else torch.as_tensor(evict_at).to(call.q.device)
+        )
         return attention.attend(call.q, call.k, call.v, call.scores, q_pos, k_pos, gone)
 
 
@@ -135,11 +149,16 @@ class Reader:
 
     @torch.no_grad()
     def read(self, ids: Sequence[int], logits: str = "all") -> torch.Tensor:
-        """Reads tokens in one call. Returns their logits [n, vocabulary] float32; with logits="last" [1, vocabulary]."""
+        """Reads tokens in one call. Returns their logits [n, vocabulary] float32; with logits="last" [1,
+        vocabulary]."""
         n, device = len(ids), self.model.device
         positions = torch.arange(self.n, self.n + n, device=device)
-        kwargs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)], device=device), "use_cache": True,
-                                  "past_key_values": self.cache, "position_ids": positions.unsqueeze(0)}
+        kwargs: dict[str, Any] = {
+            "input_ids": torch.tensor([list(ids)], device=device),
+            "use_cache": True,
+            "past_key_values": self.cache,
+            "position_ids": positions.unsqueeze(0),
+        }
         if self._takes_cache_position:
             kwargs["cache_position"] = positions
         if self._takes_logits_to_keep and logits == "last":
@@ -153,8 +172,13 @@ class Reader:
         found = out.logits[0] if logits == "all" else out.logits[0, -1:]
         return found.float()
 
-    def read_all(self, ids: Sequence[int], logits: str = "all", chunk: int | None = None,
-                 progress: Callable[[int, int], None] | None = None) -> Iterator[tuple[int, torch.Tensor]]:
+    def read_all(
+        self,
+        ids: Sequence[int],
+        logits: str = "all",
+        chunk: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Iterator[tuple[int, torch.Tensor]]:
         """Reads tokens chunk by chunk: (first, logits) of each. Raises Cancelled between two chunks."""
         chunk = min(chunk or self.chunk, self.chunk)
         for first in range(0, len(ids), chunk):

@@ -35,12 +35,15 @@ class Pieces:
         steps = _decoder_steps(tokenizer)
         kinds = {step.get("type") for step in steps}
         self._alphabet = byte_alphabet() if "ByteLevel" in kinds else None
-        self._blank = next((s["pattern"].get("String", "") for s in steps
-                            if s.get("type") == "Replace" and s.get("content") == " "), "")
+        self._blank = next(
+            (s["pattern"].get("String", "") for s in steps if s.get("type") == "Replace" and s.get("content") == " "),
+            "",
+        )
         if "Metaspace" in kinds:
             self._blank = next(s.get("replacement", "\u2581") for s in steps if s.get("type") == "Metaspace")
         self._strips_first = "Metaspace" in kinds or any(
-            s.get("type") == "Strip" and s.get("content") == " " and s.get("start", 0) > 0 for s in steps)
+            s.get("type") == "Strip" and s.get("content") == " " and s.get("start", 0) > 0 for s in steps
+        )
         added = getattr(tokenizer, "added_tokens_decoder", {}) or {}
         self._added = {int(i): getattr(t, "content", str(t)) for i, t in added.items()}
         self._cache: dict[int, bytes] = {}

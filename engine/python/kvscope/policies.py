@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import KvscopeError, usage
+from .errors import usage
 
 MAX_TOKENS = 1 << 24
 MAX_COMPRESSION = 1e6
@@ -48,8 +48,15 @@ class Parameter:
             raise ValueError(f"parameter {self.name}: choices belong to a choice")
 
     def declaration(self) -> dict:
-        out: dict[str, Any] = {"name": self.name, "kind": self.kind, "unit": self.unit, "default": float(self.default),
-                               "min": float(self.min), "max": float(self.max), "definition": self.definition}
+        out: dict[str, Any] = {
+            "name": self.name,
+            "kind": self.kind,
+            "unit": self.unit,
+            "default": float(self.default),
+            "min": float(self.min),
+            "max": float(self.max),
+            "definition": self.definition,
+        }
         if self.choices:
             out["choices"] = list(self.choices)
         if self.share:
@@ -64,25 +71,30 @@ class Parameter:
         if self.choices:
             if text in self.choices:
                 return self.choices.index(text)
-            raise usage(f'"{text}"', file=f"policy {policy}", where=self.name,
-                        expected="one of " + ", ".join(self.choices))
+            raise usage(
+                f'"{text}"', file=f"policy {policy}", where=self.name, expected="one of " + ", ".join(self.choices)
+            )
         share = self.share and text.endswith("%")
-        value = _number(text[:-1]) if share else _number(text)
+        value = read_number(text[:-1]) if share else read_number(text)
         value = value / 100 if share and value is not None else value
         if value is not None and self.share and 0 < value < 1:
             return value
         whole = self.kind != "real"
         if value is None or share or not self.min <= value <= self.max or (whole and value != int(value)):
-            raise usage(f'"{text}"', file=f"policy {policy}", where=self.name,
-                        expected=f"{'a whole number' if whole else 'a number'} from {number_text(self.min)} to "
-                                 f"{number_text(self.max)}" + (", or a share of the run" if self.share else ""))
+            raise usage(
+                f'"{text}"',
+                file=f"policy {policy}",
+                where=self.name,
+                expected=f"{'a whole number' if whole else 'a number'} from {number_text(self.min)} to "
+                f"{number_text(self.max)}" + (", or a share of the run" if self.share else ""),
+            )
         return value
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy as it is declared. `rule` says whether scores decide every eviction ("top_k", "threshold") or not ("none");
-    `quiet` are parameters of KVScope's own policy that this engine runs at their default only."""
+    """A policy as it is declared. `rule` says whether scores decide every eviction ("top_k", "threshold") or not
+    ("none"); `quiet` are parameters of KVScope's own policy that this engine runs at their default only."""
 
     name: str
     title: str
@@ -100,8 +112,10 @@ class Policy:
         if not _NAME.match(self.name) or len(self.name) > 80:
             raise ValueError(f"policy name {self.name!r}: expected PREFIX.NAME of at most 80 characters")
         if len(self.title) > 60 or len(self.definition.encode()) > 2000 or len(self.parameters) > 32:
-            raise ValueError(f"policy {self.name}: a title over 60 characters, a definition over 2,000 bytes or more "
-                             "than 32 parameters")
+            raise ValueError(
+                f"policy {self.name}: a title over 60 characters, a definition over 2,000 bytes or more "
+                "than 32 parameters"
+            )
         if self.rule not in ("top_k", "threshold", "none") or self.prompt not in ("dense", "sparse"):
             raise ValueError(f"policy {self.name}: rule {self.rule!r}, prompt {self.prompt!r}")
         names = [parameter.name for parameter in self.parameters]
@@ -112,9 +126,15 @@ class Policy:
 
     def declaration(self) -> dict:
         """The policy as the greeting has it."""
-        out: dict[str, Any] = {"name": self.name, "title": self.title, "definition": self.definition,
-                               "budget": self.budget, "rule": self.rule, "prompt": self.prompt,
-                               "parameters": [parameter.declaration() for parameter in self.parameters]}
+        out: dict[str, Any] = {
+            "name": self.name,
+            "title": self.title,
+            "definition": self.definition,
+            "budget": self.budget,
+            "rule": self.rule,
+            "prompt": self.prompt,
+            "parameters": [parameter.declaration() for parameter in self.parameters],
+        }
         if self.evicted:
             out["evicted"] = self.evicted
         if self.kept:
@@ -139,8 +159,10 @@ class PolicySpec:
         for parameter in self.policy.parameters:
             if parameter.name == "budget" and self.budget is not None:
                 kind, value = self.budget
-                parts.append({"tokens": "budget=%s", "keep": "keep=%s", "compression": "compression=%sx"}[kind]
-                             % number_text(value))
+                parts.append(
+                    {"tokens": "budget=%s", "keep": "keep=%s", "compression": "compression=%sx"}[kind]
+                    % number_text(value)
+                )
             else:
                 parts.append(f"{parameter.name}={parameter.text(self.values[parameter.name])}")
         return self.policy.name + (":" + ",".join(parts) if parts else "")
@@ -167,7 +189,7 @@ def number_text(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
-def _number(text: str) -> float | None:
+def read_number(text: str) -> float | None:
     text = text.strip()
     value = float(text) if _NUMBER.match(text) else math.nan
     return value if math.isfinite(value) else None
@@ -178,87 +200,57 @@ def tokens(name: str, default: float, definition: str, least: float = 0, share: 
     return Parameter(name, "tokens", default, least, MAX_TOKENS, definition, "tokens", share=share)
 
 
-BUDGET = tokens("budget", 512, "Tokens that a head may hold: sinks + window + the best others. Also written keep=25% or "
-                "compression=4x, relative to the run's positions.", 1)
+BUDGET = tokens(
+    "budget",
+    512,
+    "Tokens that a head may hold: sinks + window + the best others. Also written keep=25% or "
+    "compression=4x, relative to the run's positions.",
+    1,
+)
 SINKS = tokens("sinks", 4, "First tokens of the text that always stay.")
-WINDOW = tokens("window", DEFAULT_WINDOW,
-                "Newest tokens, the query's own included, that always stay: query q sees t > q - window.", 1)
+WINDOW = tokens(
+    "window",
+    DEFAULT_WINDOW,
+    "Newest tokens, the query's own included, that always stay: query q sees t > q - window.",
+    1,
+)
 _THRESHOLD = Parameter("threshold", "real", 0, -1e6, 1e6, "A token stays if its score is at least this.")
 
 BUILTIN = (
     Policy("full", "Full cache", "Nothing is ever evicted.", rule="none"),
     Policy("streaming", "StreamingLLM", "Keeps sinks and window only.", (SINKS, WINDOW), rule="none"),
-    Policy("top-k", "Running top-k of any score", "The token that leaves the window competes by its score.",
-           (BUDGET, SINKS, WINDOW), budget=True, rule="top_k",
-           quiet={"decay": "1", "stride": "1", "capacity": "head", "interval": "0", "allocation": "uniform", "beta": "20",
-                  "safeguard": "0.2"}),
-    Policy("threshold", "Score threshold", "A token that leaves the window stays if its score is at least the threshold.",
-           (_THRESHOLD, SINKS, WINDOW), rule="threshold",
-           quiet={"density": "none", "density_over": "model", "strict": "0", "read": "0", "pool": "0", "drop": "0.1",
-                  "observe": "256"}),
+    Policy(
+        "top-k",
+        "Running top-k of any score",
+        "The token that leaves the window competes by its score.",
+        (BUDGET, SINKS, WINDOW),
+        budget=True,
+        rule="top_k",
+        quiet={
+            "decay": "1",
+            "stride": "1",
+            "capacity": "head",
+            "interval": "0",
+            "allocation": "uniform",
+            "beta": "20",
+            "safeguard": "0.2",
+        },
+    ),
+    Policy(
+        "threshold",
+        "Score threshold",
+        "A token that leaves the window stays if its score is at least the threshold.",
+        (_THRESHOLD, SINKS, WINDOW),
+        rule="threshold",
+        quiet={
+            "density": "none",
+            "density_over": "model",
+            "strict": "0",
+            "read": "0",
+            "pool": "0",
+            "drop": "0.1",
+            "observe": "256",
+        },
+    ),
 )
 """Those of KVScope's own policies that this engine runs. Their declarations are the program's."""
-
-
-def _budget(policy: str, key: str, text: str) -> tuple[str, float]:
-    if key == "budget":
-        return "tokens", BUDGET.parse(policy, text)
-    if key == "keep":
-        percent = text.endswith("%")
-        value = _number(text[:-1] if percent else text)
-        value = value / 100 if percent and value is not None else value
-        if value is None or not 0 < value <= 1:
-            raise usage(f'"{text}"', file=f"policy {policy}", where=key, expected="a fraction above 0 and at most 1, or a "
-                        "percentage above 0% and at most 100%")
-        return "keep", value
-    value = _number(text.removesuffix("x"))
-    if value is None or not 1 <= value <= MAX_COMPRESSION:
-        raise usage(f'"{text}"', file=f"policy {policy}", where=key, expected="a factor from 1 to 1e6, such as 4 or 4x")
-    return "compression", value
-
-
-def parse_policy(text: str, policies: Iterable[Policy]) -> PolicySpec:
-    """Reads NAME:key=value,... Raises KvscopeError that lists what there is, or names key, value and range."""
-    name, colon, rest = text.partition(":")
-    name, known = name.strip(), {policy.name: policy for policy in policies}
-    if name not in known:
-        raise usage(f'no policy is named "{name}"', file="policy", expected="one of " + ", ".join(known))
-    policy = known[name]
-    values = {parameter.name: float(parameter.default) for parameter in policy.parameters}
-    budget = ("tokens", values["budget"]) if policy.budget else None
-    seen: set[str] = set()
-    for pair in rest.split(",") if colon else []:
-        key, equals, value = (part.strip() for part in pair.partition("="))
-        if key in seen:
-            raise usage("given twice", file=f"policy {name}", where=key)
-        if not equals:
-            raise usage(f'"{pair}"', file=f"policy {name}", expected="key=value")
-        seen.add(key)
-        if policy.budget and key in ("budget", "keep", "compression"):
-            budget = _budget(name, key, value)
-        elif (parameter := policy.parameter(key)) is not None:
-            values[key] = parameter.parse(name, value)
-        elif key in policy.quiet:
-            if value != policy.quiet[key]:
-                raise usage(f"{key}={value}", file=f"policy {name}", where=key,
-                            expected=f"{key}={policy.quiet[key]}, the only value that this engine runs")
-        else:
-            raise usage(f'no key named "{key}"', file=f"policy {name}",
-                        expected="one of " + (", ".join(values) or "none: this policy has no parameters"))
-    if len(seen & {"budget", "keep", "compression"}) > 1:
-        raise usage("more than one of budget, keep and compression", file=f"policy {name}", where="budget",
-                    expected="one of them")
-    return PolicySpec(policy, values, budget)
-
-
-def check_budget(spec: PolicySpec, n_positions: int, sinks: int, window: int) -> int:
-    """The places beside sinks and window. Raises KvscopeError if the budget is less than those."""
-    budget = spec.budget_tokens(n_positions)
-    if budget < sinks + window:
-        raise usage(f"a budget of {budget} tokens", file=f"policy {spec.policy.name}", where="budget",
-                    expected=f"at least sinks {sinks} + window {window} = {sinks + window} tokens",
-                    hint="raise the budget, or make the window smaller")
-    return budget - sinks - window
-
-
-__all__ = ["BUILTIN", "KvscopeError", "Parameter", "Policy", "PolicySpec", "check_budget", "number_text", "parse_policy"]

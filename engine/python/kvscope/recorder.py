@@ -3,9 +3,9 @@
     with kvscope.record(model, "a.kvs", tokenizer=tokenizer, method=METHOD) as recorder:
         model.generate(**inputs, max_new_tokens=64)
 
-It listens to the model's calls and to its cache, and changes neither. After each call it compares the rows of every cache
-layer with those that have gone in: what is no longer there has left. So it does not matter what dropped them: a press of
-kvpress, a Cache subclass that drops in update(), or code of the loop itself.
+It listens to the model's calls and to its cache, and changes neither. After each call it compares the rows of every
+cache layer with those that have gone in: what is no longer there has left. So it does not matter what dropped them: a
+press of kvpress, a Cache subclass that drops in update(), or code of the loop itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .errors import KvscopeError
 from .passes import logprobs_of
 from .pieces import Pieces
 from .policies import Policy
-from .presses import match_rows, row_codes
+from .press_pass import match_rows, row_codes
 from .recording import Recording
 from .wire import NEVER
 
@@ -59,8 +59,11 @@ class _CacheLayer:
             if all(row is not None for row in rows):
                 break
         else:
-            raise KvscopeError(f"rows of layer {self.model_layer} that never went in", file="recorder",
-                               expected="a cache that keeps or drops whole tokens")
+            raise KvscopeError(
+                f"rows of layer {self.model_layer} that never went in",
+                file="recorder",
+                expected="a cache that keeps or drops whole tokens",
+            )
         kept = np.take_along_axis(self.slots, np.stack(rows), axis=1)  # type: ignore[arg-type]
         for head in range(self.n_kv_heads):
             for token in np.setdiff1d(self.slots[head], kept[head]).tolist():
@@ -71,7 +74,9 @@ class _CacheLayer:
 class Recorder:
     """What record() gives: `recording()` is the run as it is now."""
 
-    def __init__(self, model: Any, tokenizer: Any, method: Policy | Mapping[str, Any] | str, policy: str, recorder: str):
+    def __init__(
+        self, model: Any, tokenizer: Any, method: Policy | Mapping[str, Any] | str, policy: str, recorder: str
+    ):
         self.model, self.tokenizer = model, tokenizer
         self.method, self.policy, self.recorder = method, policy, recorder
         self.ids: list[int] = []
@@ -82,7 +87,8 @@ class Recorder:
         self._layers: dict[int, _CacheLayer] = {}
         self._cache: Any = None
         self._masks: dict[int, torch.nn.Module] = {
-            m.layer_idx: m for m in model.modules() if isinstance(getattr(m, "layer_idx", None), int)}
+            m.layer_idx: m for m in model.modules() if isinstance(getattr(m, "layer_idx", None), int)
+        }
 
     def before(self, module: torch.nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         ids = kwargs.get("input_ids", args[0] if args else None)
@@ -98,7 +104,9 @@ class Recorder:
                 raise KvscopeError("another cache", file="recorder", expected="one run within one record()")
             self._cache, update = cache, cache.update
 
-            def listen(key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *more: Any, **named: Any) -> Any:
+            def listen(
+                key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *more: Any, **named: Any
+            ) -> Any:
                 layer = self._layers.setdefault(layer_idx, _CacheLayer(layer_idx, key_states.shape[1]))
                 layer.add(key_states[0].detach(), value_states[0].detach())
                 return update(key_states, value_states, layer_idx, *more, **named)
@@ -125,7 +133,8 @@ class Recorder:
             layer.compare(rows.keys[0].detach(), rows.values[0].detach(), masked, len(self.ids))
 
     def add_oracle(self, window: int = 64, spec: str = "") -> None:
-        """Measures the oracle by one more pass of the model with a full cache. window: queries from t + window count."""
+        """Measures the oracle by one more pass of the model with a full cache. window: queries from t + window
+        count."""
         from . import attention, models
         from .oracle import OracleSpec, Teacher
 
@@ -153,21 +162,47 @@ class Recorder:
                 for token, at in lost.items():
                     gone[i, head, token] = at if at <= n else NEVER
         config = self.model.config.get_text_config()
-        info = {"name": str(getattr(config, "name_or_path", "") or type(self.model).__name__).rstrip("/").split("/")[-1],
-                "architecture": type(self.model).__name__, "dtype": str(self.model.dtype).removeprefix("torch."),
-                "device": str(self.model.device), "n_heads": int(config.num_attention_heads),
-                "head_dim": int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads),
-                "vocab_size": int(config.vocab_size), "n_parameters": sum(p.numel() for p in self.model.parameters()),
-                "max_positions": max(n, int(getattr(config, "max_position_embeddings", 0) or 0))}
+        info = {
+            "name": str(getattr(config, "name_or_path", "") or type(self.model).__name__).rstrip("/").split("/")[-1],
+            "architecture": type(self.model).__name__,
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "device": str(self.model.device),
+            "n_heads": int(config.num_attention_heads),
+            "head_dim": int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads),
+            "vocab_size": int(config.vocab_size),
+            "n_parameters": sum(p.numel() for p in self.model.parameters()),
+            "max_positions": max(n, int(getattr(config, "max_position_embeddings", 0) or 0)),
+        }
         pieces = None if self.tokenizer is None else Pieces(self.tokenizer).all(self.ids)
-        return Recording(self.ids, self.prompt_len, gone, self.recorder, self.method, self.policy, pieces,
-                         np.concatenate(self._logprobs)[:n], None, self.masses, self.window, info,
-                         order if order != list(range(len(order))) else None, n)
+        return Recording(
+            self.ids,
+            self.prompt_len,
+            gone,
+            self.recorder,
+            self.method,
+            self.policy,
+            pieces,
+            np.concatenate(self._logprobs)[:n],
+            None,
+            self.masses,
+            self.window,
+            info,
+            order if order != list(range(len(order))) else None,
+            n,
+        )
 
 
 @contextlib.contextmanager
-def record(model: Any, path: str = "", *, tokenizer: Any = None, method: Policy | Mapping[str, Any] | str = "full",
-           policy: str = "", recorder: str = "", oracle: bool = False) -> Iterator[Recorder]:
+def record(
+    model: Any,
+    path: str = "",
+    *,
+    tokenizer: Any = None,
+    method: Policy | Mapping[str, Any] | str = "full",
+    policy: str = "",
+    recorder: str = "",
+    oracle: bool = False,
+) -> Iterator[Recorder]:
     """Records the one run that happens within. path: where it is written at the end, .kvs or .npz; empty: nowhere.
 
     method, policy and recorder are those of Recording: name the method that really decides. oracle: also measures the
@@ -179,8 +214,10 @@ def record(model: Any, path: str = "", *, tokenizer: Any = None, method: Policy 
 
     name = recorder or f"kvscope.record {__version__}, transformers {transformers.__version__}"
     found = Recorder(model, tokenizer, method, policy, name)
-    hooks = [model.register_forward_pre_hook(found.before, with_kwargs=True),
-             model.register_forward_hook(found.after, with_kwargs=True)]
+    hooks = [
+        model.register_forward_pre_hook(found.before, with_kwargs=True),
+        model.register_forward_hook(found.after, with_kwargs=True),
+    ]
     try:
         yield found
     finally:

@@ -2,15 +2,13 @@
 
     kvscope.Recording(ids=ids, prompt_len=900, evict_at=evict_at, recorder="my-loop 0.3", method=METHOD).save("a.kvs")
 
-A `.kvs` file has the frames that an engine would have sent: a greeting with the method's declaration, the end of a load,
-and the events of one run. `.npz` has the arrays. `kvscope import FILE -o a.h5` checks either as it checks an engine, and
-writes a trace.
+A `.kvs` file has the frames that an engine would have sent: a greeting with the method's declaration, the end of a
+load, and the events of one run. `.npz` has the arrays. `kvscope import FILE -o a.h5` checks either as it checks an
+engine, and writes a trace.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -27,9 +25,20 @@ from .wire import NEVER, UNDECIDED, f32, i32, pool
 FORMAT_VERSION = 1
 MASSES = ("future_mass", "future_rms", "future_max", "value_norm", "output_mean", "output_rms", "output_max")
 _LOAD, _RUN = 1, 2  # ids of the two requests that the frames answer
-_MODEL: dict[str, Any] = {"name": "model", "path": "", "architecture": "", "dtype": "", "device": "", "scorer": "",
-                          "weights_hash": "0" * 16, "n_heads": 0, "head_dim": 1, "vocab_size": 0, "max_positions": 0,
-                          "n_parameters": 0}
+_MODEL: dict[str, Any] = {
+    "name": "model",
+    "path": "",
+    "architecture": "",
+    "dtype": "",
+    "device": "",
+    "scorer": "",
+    "weights_hash": "0" * 16,
+    "n_heads": 0,
+    "head_dim": 1,
+    "vocab_size": 0,
+    "max_positions": 0,
+    "n_parameters": 0,
+}
 
 
 @dataclass
@@ -43,10 +52,10 @@ class Recording:
     method: the declaration of the method, a kvscope Policy or a dict as in docs/protocol.md (name "my.method", title,
     definition); or the text of one of KVScope's own policies, which must then be what really decided. policy: its text
     with parameters; empty: the method's name.
-    pieces: the bytes of each token, else ids are shown. logprobs [n] natural, NaN for the first. scores [layers, KV heads,
-    n], NaN for none. masses: arrays of that shape by the names in MASSES, made with `window`. model: what is known of it.
-    layers [layers]: which layer of the model each cache layer is, for hybrids. n_queries: tokens that were fed, 0: all.
-    """
+    pieces: the bytes of each token, else ids are shown. logprobs [n] natural, NaN for the first. scores [layers, KV
+    heads, n], NaN for none. masses: arrays of that shape by the names in MASSES, made with `window`. model: what is
+    known of it. layers [layers]: which layer of the model each cache layer is, for hybrids. n_queries: tokens that
+    were fed, 0: all."""
 
     ids: Sequence[int]
     prompt_len: int
@@ -67,30 +76,33 @@ class Recording:
         """Raises KvscopeError that names the array and what is wrong with it, as the program would."""
         n = len(self.ids)
         if not 1 <= self.prompt_len <= n:
-            raise _bad("prompt_len", str(self.prompt_len), f"1 to {n}, the number of ids")
+            raise bad("prompt_len", str(self.prompt_len), f"1 to {n}, the number of ids")
         if min(self.ids) < 0:
-            raise _bad("ids", str(min(self.ids)), "0 or more")
+            raise bad("ids", str(min(self.ids)), "0 or more")
         gone = np.asarray(self.evict_at)
         if gone.ndim != 3 or gone.shape[2] != n or 0 in gone.shape or not np.issubdtype(gone.dtype, np.integer):
-            raise _bad("evict_at", f"{gone.dtype} of shape {gone.shape}", f"whole numbers [layers, KV heads, {n}]")
+            raise bad("evict_at", f"{gone.dtype} of shape {gone.shape}", f"whole numbers [layers, KV heads, {n}]")
         wrong = np.argwhere(gone <= np.arange(n))
         if len(wrong):
             layer, head, token = wrong[0]
-            raise _bad("evict_at", f"{gone[layer, head, token]} of token {token} in layer {layer} head {head}",
-                       f"{token + 1} to {n}, or NEVER: a token's own query sees it")
+            raise bad(
+                "evict_at",
+                f"{gone[layer, head, token]} of token {token} in layer {layer} head {head}",
+                f"{token + 1} to {n}, or NEVER: a token's own query sees it",
+            )
         for name, rows in {**dict(self.masses), "scores": self.scores}.items():
             if name not in (*MASSES, "scores"):
-                raise _bad("masses", name, "one of " + ", ".join(MASSES))
+                raise bad("masses", name, "one of " + ", ".join(MASSES))
             if rows is not None and np.asarray(rows).shape != gone.shape:
-                raise _bad(name, f"shape {np.asarray(rows).shape}", f"{gone.shape}, as of evict_at")
+                raise bad(name, f"shape {np.asarray(rows).shape}", f"{gone.shape}, as of evict_at")
             if rows is not None and name != "scores" and np.nanmin(np.nan_to_num(rows, nan=0.0)) < 0:
-                raise _bad(name, "a mass below 0", "0 or more, or NaN")
+                raise bad(name, "a mass below 0", "0 or more, or NaN")
         if self.pieces is not None and len(self.pieces) != n:
-            raise _bad("pieces", f"{len(self.pieces)} pieces", f"{n}, one per token")
+            raise bad("pieces", f"{len(self.pieces)} pieces", f"{n}, one per token")
         if self.logprobs is not None and (len(self.logprobs) != n or np.nanmax(np.append(self.logprobs, -1.0)) > 1e-3):
-            raise _bad("logprobs", f"{len(self.logprobs)} numbers", f"{n}, each 0 or less, or NaN")
+            raise bad("logprobs", f"{len(self.logprobs)} numbers", f"{n}, each 0 or less, or NaN")
         if not isinstance(self.method, str):
-            self._declaration()
+            self.declaration()
 
     @property
     def n_layers(self) -> int:
@@ -100,17 +112,26 @@ class Recording:
     def n_kv_heads(self) -> int:
         return int(np.asarray(self.evict_at).shape[1])
 
-    def _declaration(self) -> dict:
+    def declaration(self) -> dict:
+        """The method's declaration, with every field that the program reads. Raises KvscopeError."""
         if isinstance(self.method, Policy):
             self.method.check()
             return self.method.declaration()
-        out = {"title": "", "definition": "", "budget": False, "rule": "none", "prompt": "dense", "parameters": [],
-               **self.method}  # type: ignore[dict-item]
+        out = {
+            "title": "",
+            "definition": "",
+            "budget": False,
+            "rule": "none",
+            "prompt": "dense",
+            "parameters": [],
+            **self.method,
+        }  # type: ignore[dict-item]
         try:
-            Policy(out["name"], out["title"], out["definition"], budget=False, rule=out["rule"],
-                   prompt=out["prompt"]).check()
+            Policy(
+                out["name"], out["title"], out["definition"], budget=False, rule=out["rule"], prompt=out["prompt"]
+            ).check()
         except (KeyError, ValueError, TypeError) as error:
-            raise _bad("method", str(error), "a declaration with name PREFIX.NAME, title and definition") from None
+            raise bad("method", str(error), "a declaration with name PREFIX.NAME, title and definition") from None
         return out
 
     def _model_info(self) -> dict:
@@ -125,20 +146,55 @@ class Recording:
         self.check()
         n, gone = len(self.ids), np.asarray(self.evict_at)
         named = isinstance(self.method, str)
-        policy = self.policy or (self.method if named else self._declaration()["name"])
-        hello = {"type": "hello", "version": wire.PROTOCOL_VERSION, "engine": "recording", "torch": "", "cuda": False,
-                 "device": str(self.model.get("device", "")), "name": self.recorder, "serves": [],
-                 "policies": [] if named else [self._declaration()], "recording": FORMAT_VERSION}
+        policy = self.policy or (self.method if named else self.declaration()["name"])
+        hello = {
+            "type": "hello",
+            "version": wire.PROTOCOL_VERSION,
+            "engine": "recording",
+            "torch": "",
+            "cuda": False,
+            "device": str(self.model.get("device", "")),
+            "name": self.recorder,
+            "serves": [],
+            "policies": [] if named else [self.declaration()],
+            "recording": FORMAT_VERSION,
+        }
         load: dict[str, Any] = {"type": "done", "id": _LOAD, "model": self._model_info(), "load_s": 0.0}
         if self.layers is not None:
             load["model_layers"] = [int(layer) for layer in self.layers]
-        started = {"type": "started", "id": _RUN, "n_positions": n, "prompt_len": self.prompt_len,
-                   "ids": i32(self.ids[: self.prompt_len]), "pieces": pool(self._pieces(0, self.prompt_len)),
-                   "policy": policy, "scorer": "", "scorer_kind": "", "scorer_delay": -1, "chunk": 0}
-        return [hello, load, started, *self._steps(gone), *self._oracle(),
-                {"type": "done", "id": _RUN, "status": "complete", "text": self._answer(), "timings": {
-                    "load_s": 0.0, "prefill_s": 0.0, "decode_s": 0.0, "decode_steps": n - self.prompt_len,
-                    "instrumented": True}}]
+        started = {
+            "type": "started",
+            "id": _RUN,
+            "n_positions": n,
+            "prompt_len": self.prompt_len,
+            "ids": i32(self.ids[: self.prompt_len]),
+            "pieces": pool(self._pieces(0, self.prompt_len)),
+            "policy": policy,
+            "scorer": "",
+            "scorer_kind": "",
+            "scorer_delay": -1,
+            "chunk": 0,
+        }
+        return [
+            hello,
+            load,
+            started,
+            *self._steps(gone),
+            *self._oracle(),
+            {
+                "type": "done",
+                "id": _RUN,
+                "status": "complete",
+                "text": self._answer(),
+                "timings": {
+                    "load_s": 0.0,
+                    "prefill_s": 0.0,
+                    "decode_s": 0.0,
+                    "decode_steps": n - self.prompt_len,
+                    "instrumented": True,
+                },
+            },
+        ]
 
     def _pieces(self, begin: int, end: int) -> list[bytes]:
         if self.pieces is None:
@@ -165,115 +221,56 @@ class Recording:
             known = np.argwhere(~np.isnan(scores[:, :, begin:end])) + np.array([0, 0, begin])
             logprobs = [math.nan] * (end - begin) if self.logprobs is None else self.logprobs[begin:end]
             fed = min(end, self.n_queries or n)
-            out.append({"type": "step", "id": _RUN, "n_tokens": fed, "ids": i32(new),
-                        "pieces": pool(self._pieces(begin, end) if new else []), "logprobs_from": begin,
-                        "logprobs": f32(logprobs), "lifetimes": i32(rows[step_of == position]),
-                        "score_index": i32(known), "score_value": f32(scores[tuple(known.T)]), "contests": b"",
-                        "seconds": 0.0})
+            out.append(
+                {
+                    "type": "step",
+                    "id": _RUN,
+                    "n_tokens": fed,
+                    "ids": i32(new),
+                    "pieces": pool(self._pieces(begin, end) if new else []),
+                    "logprobs_from": begin,
+                    "logprobs": f32(logprobs),
+                    "lifetimes": i32(rows[step_of == position]),
+                    "score_index": i32(known),
+                    "score_value": f32(scores[tuple(known.T)]),
+                    "contests": b"",
+                    "seconds": 0.0,
+                }
+            )
         return out
 
     def _oracle(self) -> list[dict]:
         if "future_mass" not in self.masses:
             return []
         recall = f32(np.full((self.n_layers, self.n_kv_heads), np.nan))
-        return [{"type": "oracle", "id": _RUN, "horizon": len(self.ids), "recall": recall, "final": True,
-                 **{name: f32(rows) for name, rows in self.masses.items()}}]
+        return [
+            {
+                "type": "oracle",
+                "id": _RUN,
+                "horizon": len(self.ids),
+                "recall": recall,
+                "final": True,
+                **{name: f32(rows) for name, rows in self.masses.items()},
+            }
+        ]
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes `.kvs` (frames) or `.npz` (arrays), by the name's end. Raises KvscopeError as check() does; a file that is
-        there is replaced only when the new one is whole."""
-        path = os.fspath(path)
-        if path.endswith(".kvs"):
-            data = b"".join(wire.frame(message) for message in self.frames())
-        elif path.endswith(".npz"):
-            data = self._npz()
-        else:
-            raise _bad("path", path, "a name that ends in .kvs or .npz")
-        with open(path + ".part", "wb") as file:
-            file.write(data)
-        os.replace(path + ".part", path)
+        """Writes `.kvs` (frames) or `.npz` (arrays), by the name's end. Raises KvscopeError as check() does; a file
+        that is there is replaced only when the new one is whole."""
+        from .recording_files import save
 
-    def _npz(self) -> bytes:
-        self.check()
-        meta = {"format": "kvscope-recording", "version": FORMAT_VERSION, "prompt_len": self.prompt_len,
-                "recorder": self.recorder, "policy": self.policy, "window": self.window, "model": dict(self.model),
-                "method": self.method if isinstance(self.method, str) else self._declaration(),
-                "layers": None if self.layers is None else list(self.layers), "n_queries": self.n_queries}
-        arrays: dict[str, Any] = {"ids": np.asarray(self.ids, np.int32), "meta": np.array(json.dumps(meta)),
-                                  "evict_at": np.asarray(self.evict_at, np.int32), **self.masses}
-        if self.scores is not None:
-            arrays["scores"] = np.asarray(self.scores, np.float32)
-        if self.logprobs is not None:
-            arrays["logprobs"] = np.asarray(self.logprobs, np.float32)
-        if self.pieces is not None:
-            arrays["piece_bytes"] = np.frombuffer(b"".join(self.pieces), np.uint8)
-            arrays["piece_ends"] = np.cumsum([len(piece) for piece in self.pieces]).astype(np.int32)
-        out = io.BytesIO()
-        np.savez_compressed(out, **arrays)
-        return out.getvalue()
+        save(self, os.fspath(path))
 
     @staticmethod
-    def load(path: str | os.PathLike) -> "Recording":
+    def load(path: str | os.PathLike) -> Recording:
         """A recording from a `.npz` or `.kvs` file, checked. Raises KvscopeError in one line for a damaged one."""
-        path = os.fspath(path)
-        try:
-            recording = _load_npz(path) if path.endswith(".npz") else _load_kvs(path)
-            recording.check()
-            return recording
-        except KvscopeError as error:
-            raise KvscopeError(error.found, file=path, where=error.where, expected=error.expected) from None
-        except Exception as error:  # numpy, zip and json have many
-            raise KvscopeError(f"{type(error).__name__}: {error}"[:200], file=path, expected="a recording") from None
+        from .recording_files import load
+
+        return load(os.fspath(path))
 
 
-def _bad(where: str, found: str, expected: str) -> KvscopeError:
+def bad(where: str, found: str, expected: str) -> KvscopeError:
     return KvscopeError(found, file="recording", where=where, expected=expected)
-
-
-def _load_npz(path: str) -> Recording:
-    with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    meta = json.loads(str(arrays["meta"]))
-    if meta.get("format") != "kvscope-recording" or meta.get("version") != FORMAT_VERSION:
-        raise _bad("meta", f"{meta.get('format')} {meta.get('version')}", f"kvscope-recording {FORMAT_VERSION}")
-    pieces = None
-    if "piece_ends" in arrays:
-        data, ends = arrays["piece_bytes"].tobytes(), arrays["piece_ends"].tolist()
-        pieces = [data[a:b] for a, b in zip([0, *ends[:-1]], ends)]
-    return Recording(arrays["ids"].tolist(), meta["prompt_len"], arrays["evict_at"], meta["recorder"], meta["method"],
-                     meta["policy"], pieces, arrays.get("logprobs"), arrays.get("scores"),
-                     {name: arrays[name] for name in MASSES if name in arrays}, meta["window"], meta["model"],
-                     meta["layers"], meta["n_queries"])
-
-
-def _load_kvs(path: str) -> Recording:
-    with open(path, "rb") as file:
-        messages = []
-        while (message := wire.read_frame(file)) is not None:
-            messages.append(message)
-    of = {kind: [m for m in messages if m["type"] == kind] for kind in ("hello", "done", "started", "step", "oracle")}
-    hello, load, started = of["hello"][0], of["done"][0], of["started"][0]
-    ids = wire.read_i32(started, "ids").tolist()
-    pieces = wire.unpool(started["pieces"])
-    for step in of["step"]:
-        ids += wire.read_i32(step, "ids").tolist()
-        pieces += wire.unpool(step["pieces"])
-    shape = (load["model"]["n_layers"], load["model"]["n_kv_heads"], len(ids))
-    gone, scores = np.full(shape, NEVER, np.int32), np.full(shape, np.nan, np.float32)
-    logprobs = np.full(len(ids), np.nan, np.float32)
-    for step in of["step"]:
-        rows = wire.read_i32(step, "lifetimes").reshape(-1, 4)
-        gone[tuple(rows[:, :3].T)] = rows[:, 3]
-        scores[tuple(wire.read_i32(step, "score_index").reshape(-1, 3).T)] = wire.read_f32(step, "score_value")
-        values = wire.read_f32(step, "logprobs")
-        logprobs[step["logprobs_from"] : step["logprobs_from"] + len(values)] = values
-    masses = {name: wire.read_f32(event, name).reshape(shape) for event in of["oracle"] if event["final"]
-              for name in MASSES if name in event}
-    name = started["policy"].partition(":")[0]
-    method = next((p for p in hello["policies"] if p["name"] == name), started["policy"])
-    return Recording(ids, started["prompt_len"], gone, hello.get("name", ""), method, started["policy"], pieces, logprobs,
-                     None if np.isnan(scores).all() else scores, masses, model=load["model"],
-                     layers=load.get("model_layers"), n_queries=of["step"][-1]["n_tokens"] if of["step"] else 0)
 
 
 __all__ = ["MASSES", "NEVER", "Recording", "UNDECIDED"]

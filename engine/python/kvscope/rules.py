@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .policies import DEFAULT_WINDOW, PolicySpec, check_budget
+from .policies import DEFAULT_WINDOW, PolicySpec
+from .policy_text import check_budget
 from .wire import NEVER
 
 
@@ -68,9 +69,12 @@ class Facts:
         """All of it as the fields of a step."""
         contests = np.asarray(self.contests, np.int32).reshape(-1, 6)
         bits = np.asarray(self.contest_scores, np.float32).view(np.int32).reshape(-1, 2)
-        return {"lifetimes": self.lifetimes.tobytes(), "score_index": self.score_index.tobytes(),
-                "score_value": self.score_value.tobytes(),
-                "contests": np.concatenate([contests, bits], axis=1).astype("<i4").tobytes()}
+        return {
+            "lifetimes": self.lifetimes.tobytes(),
+            "score_index": self.score_index.tobytes(),
+            "score_value": self.score_value.tobytes(),
+            "contests": np.concatenate([contests, bits], axis=1).astype("<i4").tobytes(),
+        }
 
     def size(self) -> int:
         """Numbers that it holds."""
@@ -85,8 +89,17 @@ class LifetimeRule:
     next query that is a multiple of it.
     """
 
-    def __init__(self, kind: str, geometry: Geometry, n_layers: int, n_kv_heads: int, n_positions: int,
-                 windows: list[int] | None = None, threshold: float = 0.0, chunk: int = 1):
+    def __init__(
+        self,
+        kind: str,
+        geometry: Geometry,
+        n_layers: int,
+        n_kv_heads: int,
+        n_positions: int,
+        windows: list[int] | None = None,
+        threshold: float = 0.0,
+        chunk: int = 1,
+    ):
         self.kind, self.geometry, self.threshold, self.chunk = kind, geometry, threshold, max(1, chunk)
         self.windows = windows or [0] * n_layers
         self.n_positions = n_positions

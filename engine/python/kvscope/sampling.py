@@ -68,8 +68,14 @@ class SamplingSpec:
     @staticmethod
     def of(message: dict) -> "SamplingSpec":
         """From a request. Raises KvscopeError for a value out of range."""
-        ranges = {"temperature": (0, 100), "top_k": (0, 1 << 24), "top_p": (0, 1), "min_p": (0, 1),
-                  "repetition_penalty": (0.01, 100), "seed": (0, _MASK)}
+        ranges = {
+            "temperature": (0, 100),
+            "top_k": (0, 1 << 24),
+            "top_p": (0, 1),
+            "min_p": (0, 1),
+            "repetition_penalty": (0.01, 100),
+            "seed": (0, _MASK),
+        }
         values = {}
         for name, (low, high) in ranges.items():
             value = message.get(name, getattr(SamplingSpec, name))

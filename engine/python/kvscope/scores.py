@@ -16,7 +16,8 @@ def vnorm(values: torch.Tensor) -> torch.Tensor:
 
 
 def keydiff(keys: torch.Tensor, keys_so_far: torch.Tensor) -> torch.Tensor:
-    """A key unlike the others is kept (KeyDiff): score = -cos(k, mean of all normalised keys read before and with it)."""
+    """A key unlike the others is kept (KeyDiff): score = -cos(k, mean of all normalised keys read before and with
+    it)."""
     unit = torch.nn.functional.normalize(keys_so_far.float(), dim=-1)
     n = keys.shape[1]
     count = torch.arange(1, unit.shape[1] + 1, device=unit.device).reshape(1, -1, 1)

@@ -17,8 +17,9 @@ import torch
 
 from .catalog import Catalog
 from .errors import INTERNAL, RESOURCE, Cancelled, KvscopeError, one_line, usage
-from .generation import Hooks, Request, Run
+from .generation import Hooks, Run
 from .models import Model, check_path, load
+from .request import Request
 from .score import method_scores, score
 from .token_attention import token_attention
 from .wire import Channel
@@ -57,7 +58,7 @@ class Inbox:
             if kind == "cancel":
                 if message.get("target") == self._target:
                     self._cancelled = True
-                elif isinstance(message.get("target"), int):
+                elif any(waiting.get("id") == message.get("target") for waiting in self._waiting):
                     self._withdrawn.add(message["target"])
             elif kind == "policy":
                 if message.get("target") == self._target:
@@ -72,7 +73,7 @@ class Inbox:
         with self._changed:
             self._target = None
             self._changed.wait_for(lambda: self._waiting or self._ended)
-            if not self._waiting or (self._ended and self.error is None and self._cancelled and not self._waiting):
+            if not self._waiting:
                 return None
             message = self._waiting.popleft()
             self._target = message.get("id", -1)
@@ -97,10 +98,13 @@ class Server:
         self.model: Model | None = None
         self._loaded: tuple = ()
         self._answers: dict[str, Callable[[dict, Hooks], dict]] = {
-            "load": self._load, "run": self._run, "doctor": self._doctor,
+            "load": self._load,
+            "run": self._run,
+            "doctor": self._doctor,
             "score": lambda m, h: score(m, self._model(), self.catalog, h),
             "attention": lambda m, h: token_attention(m, self._model(), h.cancelled),
-            "gate_scores": lambda m, h: method_scores(m, self._model(), self.catalog, h)}
+            "gate_scores": lambda m, h: method_scores(m, self._model(), self.catalog, h),
+        }
 
     def serve(self) -> int:
         """The exit code of the process."""
@@ -125,8 +129,11 @@ class Server:
                 raise Cancelled
             answer = self._answers.get(message["type"])
             if answer is None:
-                raise usage(f"a request {message['type'][:40]}", file="request",
-                            expected=", ".join(self._answers) + ": this engine serves no others")
+                raise usage(
+                    f"a request {message['type'][:40]}",
+                    file="request",
+                    expected=", ".join(self._answers) + ": this engine serves no others",
+                )
             with torch.no_grad():
                 send({"type": "done", **answer(message, hooks)})
         except Cancelled:
@@ -147,8 +154,9 @@ class Server:
         if memory:
             with contextlib.suppress(Exception):
                 torch.cuda.empty_cache()
-            return KvscopeError(one_line(error), file="memory", code=RESOURCE, hint="use a shorter prompt, or a device "
-                                "with more memory")
+            return KvscopeError(
+                one_line(error), file="memory", code=RESOURCE, hint="use a shorter prompt, or a device with more memory"
+            )
         return KvscopeError(one_line(error), file="engine", hint="the log has the lines of the error", code=INTERNAL)
 
     def _model(self) -> Model:
@@ -162,25 +170,37 @@ class Server:
         if not isinstance(path, str) or not path:
             raise usage("no path", file="load", where="model", expected="a folder, or a name of the Hugging Face cache")
         if message.get("gates"):
-            raise usage(str(message["gates"][0]), file="--gate", expected="none: this engine takes methods by --method "
-                        "FILE.py:NAME", hint='--engine "python -m kvscope.engine --method FILE.py:NAME"')
+            raise usage(
+                str(message["gates"][0]),
+                file="--gate",
+                expected="none: this engine takes methods by --method FILE.py:NAME",
+                hint='--engine "python -m kvscope.engine --method FILE.py:NAME"',
+            )
         device, dtype = message.get("device", "auto"), message.get("dtype", "auto")
         wanted = (path, self._device if device == "auto" else device, self._dtype if dtype == "auto" else dtype)
         if self.model is None or self._loaded != wanted:
             check_path(path)  # a wrong one must not cost the model that is there
             self.model = None  # a device may not hold both
-            self.model = load(*wanted, progress=lambda value, most: hooks.send(
-                {"type": "progress", "phase": "load", "value": value, "max": most, "text": ""}))
+            self.model = load(
+                *wanted,
+                progress=lambda value, most: hooks.send(
+                    {"type": "progress", "phase": "load", "value": value, "max": most, "text": ""}
+                ),
+            )
             self._loaded = wanted
         model = self.model
         for line in model.warnings:
             hooks.send({"type": "warning", "text": line})
         method = self.catalog.methods[0]
         described = {k: v for k, v in self.catalog.describe().items() if k != "name"}
-        return {"model": {**model.info, "scorer": f"{method.policy.title}, in Python"},
-                "load_s": time.perf_counter() - start, "gates": {"scorers": [{"kind": "python", "delay": 0}]},
-                "local_layers": [{"layer": layer.index, "window": layer.window} for layer in model.layers if layer.window],
-                "model_layers": [layer.model_layer for layer in model.layers], **described}
+        return {
+            "model": {**model.info, "scorer": f"{method.policy.title}, in Python"},
+            "load_s": time.perf_counter() - start,
+            "gates": {"scorers": [{"kind": "python", "delay": 0}]},
+            "local_layers": [{"layer": layer.index, "window": layer.window} for layer in model.layers if layer.window],
+            "model_layers": [layer.model_layer for layer in model.layers],
+            **described,
+        }
 
     def _run(self, message: dict, hooks: Hooks) -> dict:
         model = self._model()
@@ -189,8 +209,17 @@ class Server:
     def _doctor(self, message: dict, hooks: Hooks) -> dict:
         checks: list[dict[str, Any]] = [
             {"name": "engine", "ok": True, "text": self.catalog.describe()["name"], "hint": ""},
-            {"name": "device", "ok": True, "hint": "", "text": f"{torch.cuda.device_count()} CUDA devices"
-             if torch.cuda.is_available() else "cpu"},
-            {"name": "kvpress", "ok": bool(self.catalog.presses), "hint": "" if self.catalog.presses
-             else "pip install kvpress", "text": f"{sum(not p.refusal for p in self.catalog.presses)} presses"}]
+            {
+                "name": "device",
+                "ok": True,
+                "hint": "",
+                "text": f"{torch.cuda.device_count()} CUDA devices" if torch.cuda.is_available() else "cpu",
+            },
+            {
+                "name": "kvpress",
+                "ok": bool(self.catalog.presses),
+                "hint": "" if self.catalog.presses else "pip install kvpress",
+                "text": f"{sum(not p.refusal for p in self.catalog.presses)} presses",
+            },
+        ]
         return {"checks": checks}

@@ -10,9 +10,9 @@ import torch
 from . import attention
 from .attention import Block, Call
 from .errors import KvscopeError, usage
-from .generation import check_ids
 from .models import Model
 from .passes import Pass, Reader, never
+from .request import check_ids
 from .wire import f32, i32, read_i32
 
 MOST_TOKENS = 16
@@ -34,8 +34,15 @@ class Columns(Pass):
         layer = self.layer(call)
         q_pos, k_pos = self.positions(call)
         wanted = layer.index == self.wanted
-        out = attention.attend(call.q, call.k, call.v, call.scores, q_pos, k_pos,
-                               visit=(lambda block: self._note(block, int(k_pos[0]))) if wanted else None)
+        out = attention.attend(
+            call.q,
+            call.k,
+            call.v,
+            call.scores,
+            q_pos,
+            k_pos,
+            visit=(lambda block: self._note(block, int(k_pos[0]))) if wanted else None,
+        )
         if wanted:
             raise _Enough
         return out
@@ -59,7 +66,9 @@ def token_attention(message: dict, model: Model, cancelled: Callable[[], bool] =
     if not isinstance(layer, int) or not 0 <= layer < model.n_layers:
         raise usage(str(layer), file="attention", where="layer", expected=f"0 to {model.n_layers - 1}")
     if not 1 <= len(tokens) <= MOST_TOKENS or len(set(tokens)) != len(tokens):
-        raise usage(f"{len(tokens)} tokens", file="attention", where="tokens", expected=f"1 to {MOST_TOKENS}, each once")
+        raise usage(
+            f"{len(tokens)} tokens", file="attention", where="tokens", expected=f"1 to {MOST_TOKENS}, each once"
+        )
     if min(tokens) < 0 or max(tokens) >= len(ids):
         raise usage(str(tokens), file="attention", where="tokens", expected=f"0 to {len(ids) - 1}")
     columns = Columns(model, layer, tokens, len(ids), cancelled)
@@ -69,5 +78,10 @@ def token_attention(message: dict, model: Model, cancelled: Callable[[], bool] =
         pass
     if np.isnan(columns.probability[:, :, -1]).any():
         raise KvscopeError("no attention of this layer", file=model.info["path"], where=f"layer {layer}")
-    return {"layer": layer, "n_heads": columns.probability.shape[1], "n_queries": len(ids), "tokens": i32(tokens),
-            "probability": f32(columns.probability)}
+    return {
+        "layer": layer,
+        "n_heads": columns.probability.shape[1],
+        "n_queries": len(ids),
+        "tokens": i32(tokens),
+        "probability": f32(columns.probability),
+    }

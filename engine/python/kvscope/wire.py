@@ -51,8 +51,12 @@ def unpool(message: Mapping[str, Any]) -> list[bytes]:
 def _numbers(message: Mapping[str, Any], key: str, dtype: str) -> np.ndarray:
     data = message.get(key)
     if not isinstance(data, bytes) or len(data) % 4 != 0:
-        raise KvscopeError("no numbers", file="message", where=f"{message.get('type', '')}.{key}",
-                           expected="a byte string of numbers of four bytes")
+        raise KvscopeError(
+            "no numbers",
+            file="message",
+            where=f"{message.get('type', '')}.{key}",
+            expected="a byte string of numbers of four bytes",
+        )
     return np.frombuffer(data, dtype)
 
 
@@ -70,8 +74,13 @@ def frame(message: Mapping[str, Any]) -> bytes:
     """A message with its length before it. Raises KvscopeError if it is too large for the program."""
     body = cbor.dumps(dict(message))
     if len(body) > MAX_MESSAGE_BYTES:
-        raise KvscopeError(f"a message of {len(body)} bytes", file="message", where=str(message.get("type", "")),
-                           expected=f"at most {MAX_MESSAGE_BYTES}", code=RESOURCE)
+        raise KvscopeError(
+            f"a message of {len(body)} bytes",
+            file="message",
+            where=str(message.get("type", "")),
+            expected=f"at most {MAX_MESSAGE_BYTES}",
+            code=RESOURCE,
+        )
     return struct.pack("<I", len(body)) + body
 
 
@@ -84,8 +93,9 @@ def read_frame(stream: BinaryIO) -> dict | None:
         raise _torn()
     size = struct.unpack("<I", head)[0]
     if size > MAX_MESSAGE_BYTES:
-        raise KvscopeError(f"a message of {size} bytes", file="message", expected=f"at most {MAX_MESSAGE_BYTES}",
-                           code=RESOURCE)
+        raise KvscopeError(
+            f"a message of {size} bytes", file="message", expected=f"at most {MAX_MESSAGE_BYTES}", code=RESOURCE
+        )
     body = _exactly(stream, size)
     if len(body) < size:
         raise _torn()
