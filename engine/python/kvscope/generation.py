@@ -114,6 +114,8 @@ class Run:
                 )
             except Cancelled:
                 complete = False
+            except KvscopeError as error:  # the run itself is whole
+                self.hooks.send({"type": "log", "text": error.line()})
         return {"status": "complete" if complete else "cancelled", "timings": self.timings, "text": self.stops.text()}
 
     def _decode(self) -> bool:

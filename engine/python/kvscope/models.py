@@ -47,6 +47,11 @@ class Model:
         such a model reads a prompt at once."""
         return len(self.layers) < (self.model.config.get_text_config().num_hidden_layers or 0)
 
+    @property
+    def can_measure_output_error(self) -> bool:
+        """Whether every attention layer ends in a plain output projection. A hybrid's passes a gate before it."""
+        return not self.is_hybrid and all(layer.output is not None for layer in self.layers)
+
     def bytes_of(self, ids: Sequence[int], at_start: bool = True) -> list[bytes]:
         if self.pieces is None:
             return [f" {token}".encode() for token in ids]

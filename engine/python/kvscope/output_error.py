@@ -26,7 +26,7 @@ class Damage(Pass):
 
     def __init__(self, model: Model, evict_at: np.ndarray, n: int, cancelled: Callable[[], bool] = never):
         super().__init__(model, cancelled)
-        if model.is_hybrid or any(layer.output is None for layer in model.layers):
+        if not model.can_measure_output_error:
             raise KvscopeError(
                 "no output projection that can be read",
                 file=model.info["architecture"],

@@ -193,6 +193,8 @@ class Server:
             hooks.send({"type": "warning", "text": line})
         method = self.catalog.methods[0]
         described = {k: v for k, v in self.catalog.describe().items() if k != "name"}
+        if not model.can_measure_output_error:
+            described["serves"] = [name for name in described["serves"] if name != "output_error"]
         return {
             "model": {**model.info, "scorer": f"{method.policy.title}, in Python"},
             "load_s": time.perf_counter() - start,
