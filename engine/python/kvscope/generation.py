@@ -227,9 +227,9 @@ class Run:
         for at, text in self.request.changes:
             if max(at, self.prompt_len) == q:
                 self._change(text)
-        while (text := self.hooks.next_policy()) is not None:
+        while (asked := self.hooks.next_policy()) is not None:
             try:
-                self._change(text)
+                self._change(asked)
             except KvscopeError as error:
                 self.hooks.send({"type": "log", "text": error.line()})
 

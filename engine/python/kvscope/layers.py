@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -58,7 +59,7 @@ def _output_projection(module: torch.nn.Module, width: int) -> torch.Tensor | No
     return None
 
 
-def find_layers(model: torch.nn.Module, device: torch.device) -> list[Layer]:
+def find_layers(model: Any, device: torch.device) -> list[Layer]:
     """The attention layers in the order in which they run. Raises KvscopeError if there are none, or if they differ in
     heads: a trace has as many KV heads in every layer."""
     watch = _Watch()
@@ -102,7 +103,7 @@ def find_layers(model: torch.nn.Module, device: torch.device) -> list[Layer]:
     return layers
 
 
-def _check_windows(model: torch.nn.Module, layers: list[Layer]) -> None:
+def _check_windows(model: Any, layers: list[Layer]) -> None:
     """A layer that is local by its config must have handed its window over: its mask never arrives here."""
     kinds = getattr(model.config.get_text_config(), "layer_types", None) or []
     for layer in layers:

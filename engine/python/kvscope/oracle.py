@@ -196,8 +196,8 @@ class Teacher(Pass):
         n, counts = self.horizon, self.counts()
         out: dict[str, list[np.ndarray]] = {}
         for layer, sums in zip(self.model.layers, self._sums):
-            for name, values in self._of_layer(sums, np.maximum(counts, 1), n).items():
-                values = values.cpu().numpy().astype(np.float32)
+            for name, found in self._of_layer(sums, np.maximum(counts, 1), n).items():
+                values = found.cpu().numpy().astype(np.float32)
                 if layer.window:
                     values = np.full_like(values, np.nan)
                 elif name != "value_norm":

@@ -41,6 +41,7 @@ class Damage(Pass):
     def attend(self, call: Call) -> torch.Tensor:
         layer = self.layer(call)
         q_pos, k_pos = self.positions(call)
+        assert layer.output is not None
         weight = layer.output.float().reshape(-1, layer.n_heads, layer.value_dim)  # [hidden, H, Dv]
         first_key = int(k_pos[0])
         gone = torch.as_tensor(self._gone[layer.index, :, first_key : first_key + len(k_pos)]).to(call.q.device)

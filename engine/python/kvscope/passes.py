@@ -35,6 +35,10 @@ class Pass:
             raise Cancelled
         return self._layer_of[id(call.module)]
 
+    def attend(self, call: Call) -> Any:
+        """The output [H, n, Dv] of the layer's attention, and attention weights [1, H, n, m] if a press reads them."""
+        raise NotImplementedError
+
     def positions(self, call: Call) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the queries [n] and of the keys [m], which are the newest m positions."""
         n, m = call.q.shape[1], call.k.shape[1]
@@ -93,7 +97,7 @@ class RulePass(Pass):
                 hook.remove()
 
     def _note_hidden(self, module: torch.nn.Module, args: tuple, kwargs: dict) -> None:
-        hidden = kwargs.get("hidden_states", args[0] if args else None)
+        hidden = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
         self._hidden[id(module)] = hidden[0]
 
     def scores(self, call: Call, layer: Layer, q_pos: torch.Tensor) -> np.ndarray | None:

@@ -81,7 +81,7 @@ class PressPass(Pass):
         if self.model.is_hybrid:
             raise self._error(TypeError("a hybrid's cache has no layers that kvpress can compress"))
         for layer in self.model.layers:
-            layer.module.masked_key_indices = None
+            setattr(layer.module, "masked_key_indices", None)  # noqa: B010  (kvpress reads it)
         if self._reads_prompt_again():
             return  # installed() puts it on while the prompt is read
         try:
@@ -103,7 +103,7 @@ class PressPass(Pass):
         if hasattr(self.press, "reset"):
             self.press.reset()
         for layer in self.model.layers:
-            layer.module.masked_key_indices = None
+            setattr(layer.module, "masked_key_indices", None)  # noqa: B010  (kvpress reads it)
 
     def _reads_prompt_again(self) -> bool:
         """Whether it compresses when its context ends, after passes of its own over the prompt (KVzip and its kin)."""

@@ -121,7 +121,7 @@ class Recorder:
 
     def after(self, module: torch.nn.Module, args: tuple, kwargs: dict, output: Any) -> None:
         logits = output.logits[0].detach().float()
-        n = len(kwargs.get("input_ids", args[0] if args else None)[0])
+        n = len((kwargs["input_ids"] if "input_ids" in kwargs else args[0])[0])
         if len(logits) == n:
             self._logprobs.append(logprobs_of(logits[:-1], self.ids[len(self.ids) - n + 1 :]))
         else:  # the loop asked for the last logits alone

@@ -49,7 +49,7 @@ class Recording:
     evict_at [layers, KV heads, n] int: the first query position that cannot see the token: t < evict_at <= n. NEVER (or
     anything above n) for a token that stays.
     recorder: who recorded it, with versions: "my-loop 0.3, vllm 0.11".
-    method: the declaration of the method, a kvscope Policy or a dict as in docs/protocol.md (name "my.method", title,
+    method: the declaration of the method, a kvscope Policy or a dict as in engine/core/protocol/protocol.h (name "my.method", title,
     definition); or the text of one of KVScope's own policies, which must then be what really decided. policy: its text
     with parameters; empty: the method's name.
     pieces: the bytes of each token, else ids are shown. logprobs [n] natural, NaN for the first. scores [layers, KV
@@ -117,7 +117,7 @@ class Recording:
         if isinstance(self.method, Policy):
             self.method.check()
             return self.method.declaration()
-        out = {
+        out: dict[str, Any] = {
             "title": "",
             "definition": "",
             "budget": False,

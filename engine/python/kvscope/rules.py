@@ -129,8 +129,8 @@ class LifetimeRule:
             self._drop(layer, first, n, window, sinks)
         elif self.kind == "threshold":
             begin, end = max(sinks, first - window), max(sinks, first + n - window)
-            head, token = np.nonzero(~(self.scores[layer, :, begin:end] >= np.float32(self.threshold)))
-            self._lose_all(layer, head, token + begin, token + begin + window)
+            heads, tokens = np.nonzero(~(self.scores[layer, :, begin:end] >= np.float32(self.threshold)))
+            self._lose_all(layer, heads, tokens + begin, tokens + begin + window)
         elif self.kind == "top_k":
             begin, end = max(sinks, first - window), max(sinks, first + n - window)
             for head in range(self.evict_at.shape[1] if end > begin else 0):

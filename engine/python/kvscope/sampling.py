@@ -82,7 +82,7 @@ class SamplingSpec:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
                 raise usage(str(value), file="sampling", where=name, expected=f"{low} to {high}")
             values[name] = int(value) if name in ("top_k", "seed") else float(value)
-        return SamplingSpec(**values)
+        return SamplingSpec(**values)  # type: ignore[arg-type]
 
 
 class Sampler:

@@ -147,7 +147,7 @@ class Run:
         n = self.n_queries
         gone = np.where(self.evict_at >= UNDECIDED, n, np.minimum(self.evict_at, n))
         out = np.zeros((*gone.shape[:2], n + 1), np.int64)
-        layer, head, _ = np.indices(gone.shape, sparse=True)
+        layer, head = np.arange(gone.shape[0])[:, None, None], np.arange(gone.shape[1])[:, None]
         np.subtract.at(out, (layer, head, gone), 1)
         out[:, :, : len(self)] += 1
         return np.cumsum(out, axis=-1)[:, :, :n]
