@@ -83,6 +83,8 @@ def random_model(family: str, attn: str = "kvscope"):
 
     attention.register()
     name, extra = FAMILIES[family]
+    if not hasattr(transformers, name):
+        raise unittest.SkipTest(f"transformers {transformers.__version__} has no {name}")
     config = getattr(transformers, name)(**{**_SHARED, **extra})
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attn).eval()

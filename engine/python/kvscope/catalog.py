@@ -60,7 +60,7 @@ class Catalog:
         if press is not None and press.refusal:
             raise KvscopeError(f"{press.press.__name__} cannot run here: {press.refusal}", file="policy")
         if name.startswith(PREFIX) and press is None and not self.presses:
-            raise KvscopeError("kvpress is not installed", file="policy", hint="pip install kvpress")
+            raise KvscopeError("no kvpress that can be imported", file="policy", hint="pip install kvpress")
         return parse_policy(text, [*BUILTIN, *self.policies])
 
     def method_of(self, spec: PolicySpec) -> Method | None:

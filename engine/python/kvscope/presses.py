@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import inspect
+import sys
 import typing
 from typing import Any
 
@@ -80,7 +81,7 @@ class Press:
 
     def __init__(self, press: type):
         self.press, hints = press, typing.get_type_hints(press)
-        hints.update(typing.get_type_hints(press.__init__))
+        hints.update(typing.get_type_hints(press.__init__))  # type: ignore[misc]
         arguments = [a for a in inspect.signature(press).parameters.values() if not a.name.startswith("_")]
         found = {a.name: _parameter(press, a.name, a.default, hints.get(a.name)) for a in arguments}
         missing = [a.name for a in arguments if found[a.name] is None and a.default is inspect.Parameter.empty]
@@ -152,7 +153,12 @@ def find_presses() -> list[Press]:
     """All presses of the kvpress that is installed; none without it."""
     try:
         kvpress = importlib.import_module("kvpress")
-    except ImportError:
+    except ModuleNotFoundError as error:
+        if error.name != "kvpress":
+            print(f"kvpress cannot be imported: {one_line(error)}", file=sys.stderr)
+        return []
+    except Exception as error:  # of one of the many packages that it imports
+        print(f"kvpress cannot be imported: {one_line(error)}", file=sys.stderr)
         return []
     classes = {name: getattr(kvpress, name) for name in kvpress.__all__}
     base = kvpress.BasePress

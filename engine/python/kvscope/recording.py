@@ -49,7 +49,7 @@ class Recording:
     evict_at [layers, KV heads, n] int: the first query position that cannot see the token: t < evict_at <= n. NEVER (or
     anything above n) for a token that stays.
     recorder: who recorded it, with versions: "my-loop 0.3, vllm 0.11".
-    method: the declaration of the method, a kvscope Policy or a dict as in engine/core/protocol/protocol.h (name "my.method", title,
+    method: the declaration of the method, a kvscope Policy or a dict as in the protocol (name "my.method", title,
     definition); or the text of one of KVScope's own policies, which must then be what really decided. policy: its text
     with parameters; empty: the method's name.
     pieces: the bytes of each token, else ids are shown. logprobs [n] natural, NaN for the first. scores [layers, KV
@@ -124,8 +124,8 @@ class Recording:
             "rule": "none",
             "prompt": "dense",
             "parameters": [],
-            **self.method,
-        }  # type: ignore[dict-item]
+            **dict(self.method),  # type: ignore[arg-type]
+        }
         try:
             Policy(
                 out["name"], out["title"], out["definition"], budget=False, rule=out["rule"], prompt=out["prompt"]

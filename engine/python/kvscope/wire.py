@@ -1,7 +1,7 @@
 """The conversation with the program: frames of CBOR over two streams, and arrays of numbers as byte strings.
 
-A frame is four bytes (the length, little-endian) and one CBOR map with a "type". `engine/core/protocol/protocol.h` has the
-messages.
+A frame is four bytes (the length, little-endian) and one CBOR map with a "type". engine/core/protocol/protocol.h has
+the messages.
 """
 
 from __future__ import annotations
