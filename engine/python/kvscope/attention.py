@@ -89,12 +89,9 @@ def attend(
     out = torch.empty((n_kv, group, n, dim_v), dtype=q.dtype, device=q.device)
     most = BLOCK_NUMBERS.get(q.device.type, BLOCK_NUMBERS["cpu"])
     rows = max(1, min(n, most // max(1, n_heads * m)))
+    fused = visit is None and sinks is None and not scores.softcap and not q.requires_grad
     for first in range(0, n, rows):
         at = q_pos[first : first + rows].reshape(1, -1, 1)
-        logits = torch.matmul(grouped[:, :, first : first + rows].float(), keys.unsqueeze(1).transpose(-1, -2))
-        logits = logits * scores.scale
-        if scores.softcap:
-            logits = torch.tanh(logits / scores.softcap) * scores.softcap
         causal = k_pos <= at
         if scores.window:
             causal = causal & (at - k_pos < scores.window)
@@ -103,6 +100,22 @@ def attend(
             seen = seen & (at < evict_at.unsqueeze(1))
         if hidden is not None:
             seen = seen & ~hidden.unsqueeze(1)
+        if fused:
+            rows_q = grouped[:, :, first : first + rows]
+            mask = seen.expand(n_kv, -1, -1).unsqueeze(1).expand(-1, group, -1, -1).reshape(1, n_kv, -1, m)
+            o = torch.nn.functional.scaled_dot_product_attention(
+                rows_q.reshape(1, n_kv, -1, rows_q.shape[-1]).float(),
+                keys[None],
+                values[None],
+                mask,
+                scale=scores.scale,
+            )
+            out[:, :, first : first + rows] = o.nan_to_num(0.0).reshape(n_kv, group, -1, dim_v)
+            continue
+        logits = torch.matmul(grouped[:, :, first : first + rows].float(), keys.unsqueeze(1).transpose(-1, -2))
+        logits = logits * scores.scale
+        if scores.softcap:
+            logits = torch.tanh(logits / scores.softcap) * scores.softcap
         visible = logits.masked_fill(~seen.unsqueeze(1), -torch.inf)
         lse = log_sum_exp(visible, sinks)
         p = torch.exp(visible - lse.unsqueeze(-1)).nan_to_num(0.0)  # a query that sees nothing gets nothing
