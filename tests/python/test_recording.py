@@ -104,7 +104,7 @@ class Record(unittest.TestCase):
         import kvscope
 
         class Newest(DynamicCache):
-            """Keeps two sinks and the newest ten rows; head 1 of layer 2 has another row of its own."""
+            """Keeps two sinks and the newest ten rows."""
 
             def update(self, key_states, value_states, layer_idx, *more, **named):
                 keys, values = super().update(key_states, value_states, layer_idx, *more, **named)

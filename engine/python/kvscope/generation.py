@@ -25,7 +25,7 @@ from .wire import f32, i32, pool
 ORACLE_STRIDE = 16
 """New tokens between two looks at the recall so far."""
 MOST_NUMBERS = 1 << 24
-"""Most numbers of facts in one step; a long prompt's are told in several."""
+"""Most numbers of facts in one step; a long prompt's are sent in several."""
 
 MOST_LOGITS = 1 << 29
 """Most logits of a dense prompt, 2 GB: the tokens of a longer one have no log-probabilities, except by `score`."""
@@ -216,7 +216,7 @@ class Run:
         return True
 
     def _stop(self) -> bool:
-        """The run was cancelled: what the oracle has seen is told."""
+        """The run was cancelled: what the oracle has seen is sent."""
         if self.teacher is not None and self.has_looked:
             self.teacher.cancelled = never
             self._look(final=True)

@@ -106,7 +106,7 @@ class PressPass(Pass):
             setattr(layer.module, "masked_key_indices", None)  # noqa: B010  (kvpress reads it)
 
     def _reads_prompt_again(self) -> bool:
-        """Whether it compresses when its context ends, after passes of its own over the prompt (KVzip and its kin)."""
+        """Whether it compresses when its context ends, after more passes over the prompt (KVzip and its kin)."""
         return any("_perform_kvzip_compression" in vars(base) for base in type(self.press).__mro__)
 
     def _error(self, error: Exception) -> KvscopeError:

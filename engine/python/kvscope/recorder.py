@@ -1,4 +1,4 @@
-"""A context round anybody's own generation loop that records what its cache kept.
+"""A context round any generation loop that records what its cache kept.
 
     with kvscope.record(model, "a.kvs", tokenizer=tokenizer, method=METHOD) as recorder:
         model.generate(**inputs, max_new_tokens=64)

@@ -43,7 +43,7 @@ class Geometry:
 
 
 class Facts:
-    """What has happened since it was last told, in the order of the wire."""
+    """What has happened since the last step was sent, in the order of the wire."""
 
     def __init__(self) -> None:
         self.lifetimes = array("i")  # layer, head, token, evict_at
