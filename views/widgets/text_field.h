@@ -27,7 +27,7 @@ struct TextFieldLook {
 class TextField {
  public:
   enum class Lines : std::uint8_t { many, one };
-  /// Longer texts are shown by their beginning and cannot be edited: InputText wraps the whole text in every frame, 6 ms a MiB.
+  /// Longer texts are shown by their beginning and cannot be edited: InputText wraps the whole text in every frame, 9 ms a MiB.
   static constexpr std::size_t kMostEdited = 256 << 10, kMostShown = 64 << 10;
 
   explicit TextField(const ViewServices& services, Lines lines = Lines::many) : services_(services), lines_(lines) {}

@@ -136,6 +136,17 @@ class Call:
     v: torch.Tensor
     scores: Scores
 
+    def attend(
+        self,
+        q_pos: torch.Tensor,
+        k_pos: torch.Tensor,
+        evict_at: torch.Tensor | None = None,
+        hidden: torch.Tensor | None = None,
+        visit: Callable[[Block], None] | None = None,
+    ) -> torch.Tensor:
+        """`attend` of this layer's tensors."""
+        return attend(self.q, self.k, self.v, self.scores, q_pos, k_pos, evict_at, hidden, visit)
+
 
 class Observer(Protocol):
     """What becomes of a layer's attention. Returns the output [H, n, Dv], and attention weights if some are wanted."""

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from . import attention
 from .attention import Block, Call, log_sum_exp
 from .errors import usage
 from .models import Model
@@ -122,17 +121,9 @@ class Teacher(Pass):
         layer = self.layer(call)
         q_pos, k_pos = self.positions(call)
         if layer.window:  # no policy decides here
-            return attention.attend(call.q, call.k, call.v, call.scores, q_pos, k_pos)
+            return call.attend(q_pos, k_pos)
         sums = self._sums[layer.index]
-        out = attention.attend(
-            call.q,
-            call.k,
-            call.v,
-            call.scores,
-            q_pos,
-            k_pos,
-            visit=lambda block: self._add(block, call, layer.index, k_pos, sums),
-        )
+        out = call.attend(q_pos, k_pos, visit=lambda block: self._add(block, call, layer.index, k_pos, sums))
         self._weigh(call, layer.index, out, sums)
         return out
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from . import attention
 from .attention import Block, Call, log_sum_exp
 from .errors import KvscopeError
 from .models import Model
@@ -45,11 +44,7 @@ class Damage(Pass):
         weight = layer.output.float().reshape(-1, layer.n_heads, layer.value_dim)  # [hidden, H, Dv]
         first_key = int(k_pos[0])
         gone = torch.as_tensor(self._gone[layer.index, :, first_key : first_key + len(k_pos)]).to(call.q.device)
-        return attention.attend(
-            call.q,
-            call.k,
-            call.v,
-            call.scores,
+        return call.attend(
             q_pos,
             k_pos,
             None if layer.window else gone,

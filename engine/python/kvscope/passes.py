@@ -64,7 +64,7 @@ class Dense(Pass):
     def attend(self, call: Call) -> torch.Tensor:
         self.layer(call)
         q_pos, k_pos = self.positions(call)
-        return attention.attend(call.q, call.k, call.v, call.scores, q_pos, k_pos)
+        return call.attend(q_pos, k_pos)
 
 
 class RulePass(Pass):
@@ -132,7 +132,7 @@ class RulePass(Pass):
             if layer.window or int(evict_at.min()) >= self.start + n
             else torch.as_tensor(evict_at).to(call.q.device)
         )
-        return attention.attend(call.q, call.k, call.v, call.scores, q_pos, k_pos, gone)
+        return call.attend(q_pos, k_pos, gone)
 
 
 class Reader:

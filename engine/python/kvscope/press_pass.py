@@ -137,7 +137,7 @@ class PressPass(Pass):
         device = call.q.device
         q_pos = torch.arange(self.start, self.start + n, device=device)
         k_pos = torch.as_tensor(slots).to(device)
-        out = attention.attend(call.q, call.k, call.v, call.scores, q_pos, k_pos, hidden=self._masked(call.module, m))
+        out = call.attend(q_pos, k_pos, hidden=self._masked(call.module, m))
         if not self._weights:
             return out
         return out, self._all_weights(call, q_pos, k_pos)
@@ -167,7 +167,7 @@ class PressPass(Pass):
         def note(block: attention.Block) -> None:
             weights[:, block.first : block.first + block.p.shape[2]] = block.p.flatten(0, 1)
 
-        attention.attend(call.q, call.k, call.v, call.scores, q_pos, k_pos, visit=note)
+        call.attend(q_pos, k_pos, visit=note)
         return weights.unsqueeze(0)
 
     def after(self, cache: Any, end: int) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import attention
 from .attention import Call
 from .catalog import Catalog
 from .errors import usage
@@ -126,7 +125,7 @@ class _Listen(RulePass):
             found = self.scores(call, layer, q_pos)
             if found is not None:
                 self.values[i, layer.index, :, self.start : self.start + n] = found
-        return attention.attend(call.q, call.k, call.v, call.scores, q_pos, k_pos)
+        return call.attend(q_pos, k_pos)
 
 
 def method_scores(message: dict, model: Model, catalog: Catalog, hooks: Hooks) -> dict:

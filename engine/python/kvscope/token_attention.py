@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from . import attention
 from .attention import Block, Call
 from .errors import KvscopeError, usage
 from .models import Model
@@ -34,15 +33,7 @@ class Columns(Pass):
         layer = self.layer(call)
         q_pos, k_pos = self.positions(call)
         wanted = layer.index == self.wanted
-        out = attention.attend(
-            call.q,
-            call.k,
-            call.v,
-            call.scores,
-            q_pos,
-            k_pos,
-            visit=(lambda block: self._note(block, int(k_pos[0]))) if wanted else None,
-        )
+        out = call.attend(q_pos, k_pos, visit=(lambda block: self._note(block, int(k_pos[0]))) if wanted else None)
         if wanted:
             raise _Enough
         return out
