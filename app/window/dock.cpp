@@ -273,7 +273,9 @@ void Dock::build(Panel& panel, const views::ViewList& views, ImVec2 at, ImVec2 s
 }
 
 void Dock::begin(Panel& panel, const views::ViewList& views, ImVec2 at, ImVec2 size) {
-  size = {std::max(1.f, size.x), std::max(1.f, size.y)};
+  // In a window of 40 x 30 nested splits would have no room for their dividers, and Dear ImGui asserts that a visible node
+  // has a size. The dock then reaches past the window's edge.
+  size = {std::max(panel.px(240), size.x), std::max(panel.px(160), size.y)};
   ImGui::SetNextWindowPos(at);
   ImGui::SetNextWindowSize(size);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
