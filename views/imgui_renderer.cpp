@@ -77,7 +77,7 @@ class Pen {
   void operator()(const Text& p) {
     ImFont* font = fonts_[static_cast<std::size_t>(p.role)];
     const float size = px(p.size) * factor_[static_cast<std::size_t>(p.role)];
-    if (size <= 0) return;  // a view of no size; Dear ImGui has no glyphs of it
+    if (!(size >= 1)) return;  // a view of no size; Dear ImGui rounds to whole pixels and has no glyphs of none
     const float width = font->CalcTextSizeA(size, 1e9f, 0, p.utf8.c_str()).x;
     const CapSpan cap = cap_span(font, size);
     const ImVec2 offset{p.anchor == Anchor::start    ? 0

@@ -47,7 +47,7 @@ void draw_letter(const ViewServices& services, int letter, ImVec2 min, ImVec2 si
   list.AddRectFilled({min.x - 1, min.y - 1}, {min.x + size.x + 1, min.y + size.y + 1}, to_imgui(theme.palette.panel),
                      theme.px(3));  // an edge that stands out on a picture of the same colour
   list.AddRectFilled(min, {min.x + size.x, min.y + size.y}, to_imgui(fill), theme.px(2.5f));
-  if (size.y <= 0) return;
+  if (size.y < 1) return;  // Dear ImGui rounds to whole pixels and has no glyphs of none
   const float height = size.y, width = text_width(font, text.c_str()) * height / font_size(font);
   list.AddText(font, height, {min.x + (size.x - width) / 2, min.y - height * 0.04f}, to_imgui(ink_on(fill)),
                text.c_str());
