@@ -9,6 +9,7 @@
 #include "engine/core/support/text.h"
 #include "engine/decode/dense_teacher.h"
 #include "engine/decode/eviction/active_policy.h"
+#include "engine/decode/eviction/slot_cache.h"
 #include "engine/decode/output_error.h"
 
 namespace kvscope::engine {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/support/error.h"
 #include "engine/core/trace/old_command.h"
 
 namespace kvscope::trace {

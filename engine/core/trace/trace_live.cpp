@@ -11,6 +11,7 @@
 #include "engine/core/support/file.h"
 #include "engine/core/support/file_lock.h"
 #include "engine/core/support/refuse.h"
+#include "engine/core/trace/trace_child.h"
 #include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_model.h"
 #include "engine/core/trace/trace_spans.h"
