@@ -131,8 +131,7 @@ void OpenModel::turn_to(const std::string& model, bool keep_last) {
   const PolicySpec wants = known ? known->policy : wanted;
   std::string changed;
   if (wants_raw != raw) changed = wants_raw ? "Chat is off" : "Chat is on";
-  if (!(wants == policy))
-    changed += (changed.empty() ? "the policy is " : ", the policy is ") + method_name(wants.name);
+  if (!(wants == policy)) changed += (changed.empty() ? "the policy is " : ", the policy is ") + method_name(wants);
   if (changed.empty() && wants.unwritten == policy.unwritten) return;
   next_run_.set_raw(wants_raw);
   next_run_.set_policy(wants);
@@ -190,7 +189,7 @@ void OpenModel::take_gate(const GateFacts& facts) {
   if (changes) policy_.set(policy_for(facts.kind));
   // While the model is loaded with it the status line shows that; this stays true after it.
   messages_.notify("loaded the gate " + facts.gate.name + " (" + scorer_title(facts.kind) + ")" +
-                   (changes ? ": the policy is now " + method_name(next_run_.parameters().policy.name) +
+                   (changes ? ": the policy is now " + method_name(next_run_.parameters().policy) +
                                   ", which uses it (Ctrl+Z to undo)"
                             : ""));
 }

@@ -24,7 +24,7 @@ Differing differing_parameters(const std::vector<RunEntry>& runs) {
   std::map<std::string, const PolicySpec*, std::less<>> first;
   for (const RunEntry& entry : runs) {
     const PolicySpec& policy = entry.run->policy;
-    const PolicyInfo* info = find_policy(policy.name);
+    const PolicyInfo* info = find_policy(policy);
     const PolicySpec& other = *first.try_emplace(policy.name, &policy).first->second;
     if (info == nullptr || &other == &policy) continue;
     for (const ParameterInfo& parameter : info->parameters) {
@@ -47,12 +47,12 @@ std::string budget_words(const BudgetSpec& budget) {
 // "KVpop 25 % (kvpop-mlstm), window 32"
 std::string policy_words(const RunRecord& run, const Differing& differing) {
   const PolicySpec& policy = run.policy;
-  if (!run.changes.empty()) return method_name(policy.name) + " " + views::policy_history(run);
-  std::string text = method_name(policy.name);
+  if (!run.changes.empty()) return method_name(policy) + " " + views::policy_history(run);
+  std::string text = method_name(policy);
   if (policy.budget) text += budget_words(*policy.budget);
   if (policy.budget && takes_budgets(policy) && !run.budgets().empty()) text += ", given budgets";
   if (const std::string gate = gate_of(run); !gate.empty()) text += " (" + gate + ")";
-  const PolicyInfo* info = find_policy(policy.name);
+  const PolicyInfo* info = find_policy(policy);
   // Which heads are global no parameter says where a directory does: two choices differ in their number at least.
   if (const auto local = run.local_heads(); info != nullptr && !local.empty() && policy_of(policy).reads_heads(policy))
     text +=

@@ -228,7 +228,7 @@ int share_decimals(double share) { return std::min(2, shown_decimals(100 * share
 
 void draw_policy_parameters(Panel& panel) {
   const PolicySpec policy = panel.session.policy().in_effect();
-  const PolicyInfo* info = find_policy(policy.name);
+  const PolicyInfo* info = find_policy(policy);
   if (!info) return;
   int n_rare = 0;
   for (const ParameterInfo& parameter : info->parameters) {

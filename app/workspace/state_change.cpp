@@ -43,7 +43,7 @@ std::string budget_value(const std::optional<BudgetSpec>& budget) {
 }
 
 std::string parameter_text(const PolicySpec& policy, std::string_view name) {
-  const PolicyInfo* info = find_policy(policy.name);
+  const PolicyInfo* info = find_policy(policy);
   for (const ParameterInfo& parameter : info ? info->parameters : std::span<const ParameterInfo>()) {
     if (parameter.name == name) return brief_value(parameter, policy.value(name));
   }
@@ -52,7 +52,7 @@ std::string parameter_text(const PolicySpec& policy, std::string_view name) {
 
 void add_policy(const PolicySpec& before, const PolicySpec& after, Changes& changes) {
   if (before.name != after.name) {
-    const PolicyInfo *from = find_policy(before.name), *to = find_policy(after.name);
+    const PolicyInfo *from = find_policy(before), *to = find_policy(after);
     changes.push_back({"policy", "policy " + std::string(from ? from->title : before.name) + " to " +
                                      std::string(to ? to->title : after.name)});
     return;

@@ -97,7 +97,7 @@ std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t
 
 std::string policy_history(const RunRecord& run) {
   const auto budget = [](const PolicySpec& policy) -> std::string {
-    if (!policy.budget) return method_name(policy.name);
+    if (!policy.budget) return method_name(policy);
     const double value = policy.budget->value;
     switch (policy.budget->kind) {
       case BudgetSpec::Kind::tokens:

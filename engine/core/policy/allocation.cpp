@@ -9,7 +9,7 @@
 
 #include "engine/core/lifetime/running_top_k.h"
 #include "engine/core/policy/density.h"
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope {
@@ -123,6 +123,7 @@ std::vector<int> solve_places(const RetentionPlan& plan, const RetentionGeometry
 
 bool takes_budgets(const PolicySpec& spec) {
   const auto is_set = [&](const char* parameter) { return spec.has(parameter) && spec.value(parameter) != 0; };
+  if (spec.declared != nullptr) return false;  // how it divides its budget is the engine's
   return policy_of(spec).info.has_budget && !is_set("allocation") && !is_set("capacity") && !is_set("pool");
 }
 
@@ -138,8 +139,8 @@ std::string describe_budgets(const PolicySpec& spec, const HeadRules& heads) {
   }
   if (least >= most) return {};
   constexpr const char* kBy[] = {"as given", "by PyramidKV", "by AdaKV", "by PyramidKV and AdaKV"};
-  const int kind = spec.has("allocation") ? spec.count("allocation") : 0;
-  return "budgets " + std::string(kBy[kind]) + ": " + std::to_string(least) + " to " + counted(most, "token") +
+  const char* const by = spec.declared != nullptr ? "by the engine" : kBy[static_cast<int>(allocation_of(spec).kind)];
+  return "budgets " + std::string(by) + ": " + std::to_string(least) + " to " + counted(most, "token") +
          " per head, mean " + number_text(sum / n, 4);
 }
 

@@ -102,7 +102,8 @@ bool lost_contest(const TokenQuestion& question) {
 
 std::string explain_evicted(const TokenQuestion& question) {
   const bool local = question.went_with_window() && question.local;
-  if (question.plan.admission == Admission::threshold && question.went_with_window() && !local) {
+  const bool at_its_time = question.went_with_window() || question.plan.dense_prefill;
+  if (question.plan.admission == Admission::threshold && at_its_time && !local) {
     return explain_threshold(question);
   }
   if (lost_contest(question)) return explain_lost_contest(question, *question.contest);

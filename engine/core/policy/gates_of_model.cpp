@@ -46,7 +46,7 @@ std::optional<double> own_number(const PolicySpec& asked, std::string_view param
 
 PolicySpec policy_after(const PolicySpec& asked, const PolicySpec& of_run) {
   PolicySpec spec = asked;
-  if (asked.name == of_run.name) {
+  if (asked.name == of_run.name && asked.declared == of_run.declared) {
     for (const ParameterInfo& parameter : policy_of(asked).info.parameters) {
       const std::string_view other = parameter.instead_of;
       if (!asked.is_open(parameter.name) || (!other.empty() && !asked.is_open(other))) continue;

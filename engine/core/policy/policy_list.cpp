@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "engine/core/policy/declared_policy.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/pooled_plan.h"
 #include "engine/core/support/error.h"
@@ -44,7 +45,8 @@ RetentionPlan recorded_plan(const PolicySpec& spec, const RetentionGeometry& geo
   RetentionPlan plan = policy.plan(spec, geometry);
   if (!plan.follows_from_scores()) {
     throw Error({.file = "policy " + spec.name,
-                 .found = "a policy that decides by attention",
+                 .found = spec.declared != nullptr ? "a policy whose rule is the engine's"
+                                                   : "a policy that decides by attention",
                  .expected = "one whose lifetimes follow from recorded scores",
                  .hint = "run the model under this policy"});
   }
@@ -89,10 +91,18 @@ std::span<const PolicyInfo> policy_list() {
 }
 
 const PolicyInfo* find_policy(std::string_view name) {
+  if (is_declared_name(name)) {
+    const DeclaredPolicy* declared = find_declared(name);
+    return declared == nullptr ? nullptr : &declared->policy.info;
+  }
   for (const PolicyInfo& info : policy_list()) {
     if (info.name == name) return &info;
   }
   return nullptr;
+}
+
+const PolicyInfo* find_policy(const PolicySpec& spec) {
+  return spec.declared != nullptr ? &spec.declared->policy.info : find_policy(spec.name);
 }
 
 std::string SweepPoint::window() const { return ",window=" + std::to_string(std::clamp(budget / 4, 1, 64)); }
@@ -108,6 +118,14 @@ std::vector<std::string> swept_policies(const SweepPoint& at) {
 }
 
 const Policy& policy_of(const PolicySpec& spec) {
+  if (spec.declared != nullptr) return spec.declared->policy;
+  if (is_declared_name(spec.name)) {
+    throw Error({.code = ExitCode::usage,
+                 .file = "policy",
+                 .found = "no policy named \"" + escape_for_terminal(spec.name) + "\"",
+                 .expected = "a policy that the engine declares",
+                 .hint = "kvscope policies --engine COMMAND lists them"});
+  }
   std::string names;
   for (const Policy& policy : policies()) {
     if (policy.info.name == spec.name) return policy;

@@ -14,9 +14,15 @@ int count_or(const PolicySpec& spec, std::string_view name, int otherwise) {
   return spec.has(name) ? spec.count(name) : otherwise;
 }
 
+/// What a declared policy calls `decay` or `interval` is something else.
+bool has_own(const PolicySpec& spec, std::string_view name) { return spec.declared == nullptr && spec.has(name); }
+
+/// A policy of KVScope's has one; without one, a query sees itself.
+int window_of(const PolicySpec& spec) { return count_or(spec, "window", 1); }
+
 /// A learned decay is each head's own, and none for whoever asks for one number.
 double decay_of(const PolicySpec& spec) {
-  return spec.has("decay") && !has_learned_decay(spec) ? std::log(spec.value("decay")) : 0;
+  return has_own(spec, "decay") && !has_learned_decay(spec) ? std::log(spec.value("decay")) : 0;
 }
 
 [[noreturn]] void refuse_heads(const PolicySpec& spec, const char* parameter, std::string found, std::string expected) {
@@ -29,7 +35,7 @@ double decay_of(const PolicySpec& spec) {
 
 }  // namespace
 
-bool has_learned_decay(const PolicySpec& spec) { return spec.has("decay") && spec.value("decay") == kWordValue; }
+bool has_learned_decay(const PolicySpec& spec) { return has_own(spec, "decay") && spec.value("decay") == kWordValue; }
 
 GateDefaults defaults_of_scorer(const GateNumbers& gate) {
   GateDefaults defaults = {
@@ -51,14 +57,14 @@ GateDefaults defaults_of_heads(const GateNumbers& heads) {
 }
 
 int pool_interval(const PolicySpec& spec) {
-  return spec.has("capacity") && spec.value("capacity") == 1 ? count_or(spec, "interval", 0) : 0;
+  return has_own(spec, "capacity") && spec.value("capacity") == 1 ? count_or(spec, "interval", 0) : 0;
 }
 
 RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions) {
   RetentionGeometry geometry{.n_sink = count_or(spec, "sinks", 0),
-                             .window = spec.count("window"),
+                             .window = window_of(spec),
                              .log_gamma = decay_of(spec),
-                             .decay_stride = count_or(spec, "stride", 1),
+                             .decay_stride = has_own(spec, "stride") ? spec.count("stride") : 1,
                              .n_positions = n_positions};
   const int budget = spec.budget_tokens(n_positions);
   geometry.top_k = budget - geometry.n_sink - geometry.window;
@@ -80,7 +86,7 @@ RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions) {
 }
 
 RetentionGeometry open_geometry(const PolicySpec& spec, int n_positions) {
-  const int n_sink = count_or(spec, "sinks", 0), window = spec.count("window");
+  const int n_sink = count_or(spec, "sinks", 0), window = window_of(spec);
   return {.n_sink = n_sink,
           .window = window,
           .top_k = std::max(0, n_positions - n_sink - window),
@@ -101,7 +107,7 @@ void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_
 }
 
 Allocation allocation_of(const PolicySpec& spec) {
-  if (!spec.has("allocation")) return {};
+  if (!has_own(spec, "allocation")) return {};
   const Allocation allocation{.kind = static_cast<Allocation::Kind>(spec.count("allocation"))};
   return {.kind = allocation.kind,
           .beta = allocation.by_layer() ? spec.value("beta") : Allocation{}.beta,

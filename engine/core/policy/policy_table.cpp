@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/declared_policy.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
@@ -151,7 +151,25 @@ constexpr std::string_view kAllocationSection =
     "the same run, whichever way they were found. A trace keeps each head's places (`runs/head_top_k`); `inspect "
     "--json` prints the budgets.\n";
 
-std::string policy_notes(const PolicyInfo& info) { return needs(info) + prefill(info); }
+namespace {
+
+std::string notes_of(const Declaration& declaration) {
+  const std::string rule = declaration.rule == Declaration::Rule::none
+                               ? "The rule is the engine's: KVScope shows what it evicts and computes no preview. "
+                               : "The recorded scores and the rule of " +
+                                     std::string(declaration.rule == Declaration::Rule::top_k ? "top-k" : "threshold") +
+                                     " give every eviction, so KVScope can preview other settings. ";
+  return rule + (declaration.dense_prompt ? "The prompt is dense, and eviction starts after it."
+                                          : "The prompt is sparse: its queries see only what the policy keeps.");
+}
+
+}  // namespace
+
+std::string policy_notes(const PolicyInfo& info) {
+  const DeclaredPolicy* declared = is_declared_name(info.name) ? find_declared(info.name) : nullptr;
+  if (declared != nullptr) return notes_of(declared->declaration);
+  return needs(info) + prefill(info);
+}
 
 std::string policy_document() {
   std::string out =

@@ -9,6 +9,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "engine/core/policy/declared_policy.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -171,10 +172,12 @@ void parse_pair(const PolicyInfo& info, std::string_view pair, PolicySpec& spec,
 
 }  // namespace
 
-PolicySpec PolicySpec::parse(std::string_view text) {
+PolicySpec PolicySpec::parse(std::string_view text, const DeclaredPolicy* own) {
   const std::size_t colon = text.find(':');
   PolicySpec spec;
   spec.name = trim(text.substr(0, colon));
+  if (is_declared_name(spec.name))
+    spec.declared = own != nullptr && own->declaration.name == spec.name ? own : find_declared(spec.name);
   const PolicyInfo& info = policy_of(spec).info;
   for (const ParameterInfo& parameter : info.parameters) {
     if (is_budget(info, parameter)) {

@@ -56,10 +56,15 @@ struct PolicyInfo {
   std::span<const std::string_view> gates = {};  // kinds of gate that it can read, see gate_file.h; empty: any
 };
 
-/// All policies, in the order in which they are offered.
+/// All policies of KVScope's own, in the order in which they are offered.
 std::span<const PolicyInfo> policy_list();
-/// nullptr if there is none of that name.
+/// Of those or, if the name has a dot, of those that an engine declares (declared_policy.h); nullptr if there is none of
+/// that name.
 const PolicyInfo* find_policy(std::string_view name);
+struct PolicySpec;
+/// That of the spec, whatever its name means by now.
+const PolicyInfo* find_policy(const PolicySpec& spec);
+struct DeclaredPolicy;
 
 /// A budget as it was written: tokens, kept fraction or compression factor.
 struct BudgetSpec {
@@ -75,10 +80,12 @@ struct PolicySpec {
   std::map<std::string, double, std::less<>> values;  // all declared parameters but the budget
   std::optional<BudgetSpec> budget;                   // if the policy has one
   std::set<std::string, std::less<>> unwritten;       // parameters that parse() found no word of, the budget apart
+  const DeclaredPolicy* declared = nullptr;  // the declaration it was parsed against; null: one of KVScope's own
 
   /// Parses "kvpop:budget=512,sinks=4". Throws Error (usage) that lists what exists for an unknown name or key, and
-  /// names key, value and range for a bad value.
-  static PolicySpec parse(std::string_view text);
+  /// names key, value and range for a bad value. A name with a dot is what `own` declares, that of the run which the text
+  /// belongs to, or else what find_declared() has.
+  static PolicySpec parse(std::string_view text, const DeclaredPolicy* own = nullptr);
   /// The canonical text, all parameters written out that mean anything (quiet ones if they have another value than their
   /// default); parse(to_string()) gives the same spec.
   std::string to_string() const;
@@ -109,7 +116,7 @@ struct PolicySpec {
   RetentionGeometry geometry(int n_positions) const;
   /// By what they do: who wrote it does not matter.
   bool operator==(const PolicySpec& other) const {
-    return name == other.name && values == other.values && budget == other.budget;
+    return name == other.name && declared == other.declared && values == other.values && budget == other.budget;
   }
 };
 

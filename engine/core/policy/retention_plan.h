@@ -16,6 +16,7 @@ enum class ScoreSource : std::uint8_t {
   gate,    // a trained scorer or gate, loaded beside the model
   random,  // uniform in [0, 1), from a hash of seed, layer, head and position
   future,  // what later queries will look at, from a dense pass before the run: the oracle's targets
+  engine,  // the method's own, of a policy that the engine declares
 };
 
 /// Who leaves, one token a query and head at most, sinks apart. All but `least` are about the token that leaves the

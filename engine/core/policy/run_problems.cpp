@@ -44,7 +44,9 @@ void check_gate(const RunQuestion& question, Problems& problems) {
 // A count of heads that the model does not have: told before the policy is taken apart, which would refuse it.
 bool has_too_many_heads(const RunQuestion& question, Problems& problems) {
   const int n_heads = question.shape.n_heads();
-  if (n_heads == 0 || !question.policy.has("count") || question.policy.count("count") <= n_heads) return false;
+  if (n_heads == 0 || question.policy.declared != nullptr || !question.policy.has("count") ||
+      question.policy.count("count") <= n_heads)
+    return false;
   const std::string most = std::to_string(n_heads);
   problems.push_back(
       {.kind = RunProblem::Kind::policy,

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/declared_policy.h"
 
 namespace kvscope {
 namespace {
@@ -36,6 +36,10 @@ std::string method_name(std::string_view policy) {
   }
   const PolicyInfo* info = find_policy(policy);
   return std::string(info != nullptr ? info->title : policy);
+}
+
+std::string method_name(const PolicySpec& policy) {
+  return policy.declared != nullptr ? policy.declared->declaration.title : method_name(policy.name);
 }
 
 std::string scorer_titles(std::span<const std::string_view> kinds) {

@@ -91,7 +91,7 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& pol
 }
 
 void add_policy(std::vector<ComparisonRow>& rows, const PolicySpec& a, const PolicySpec& b) {
-  rows.push_back(words("policy", method_name(a.name), method_name(b.name)));
+  rows.push_back(words("policy", method_name(a), method_name(b)));
   const auto of_a = pairs_of(a.to_string()), of_b = pairs_of(b.to_string());
   const auto brief_a = pairs_of(a.brief()), brief_b = pairs_of(b.brief());  // the same keys
   const auto value = [](const auto& pairs, const std::string& key) -> std::string {

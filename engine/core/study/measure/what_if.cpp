@@ -21,7 +21,7 @@ namespace {
 std::optional<int> recorded_delay(const RunRecord& run) {
   if (run.scorer.text.empty()) return std::nullopt;
   if (run.scorer.delay >= 0) return run.scorer.delay;
-  const PolicyInfo* info = find_policy(run.policy.name);
+  const PolicyInfo* info = find_policy(run.policy);
   if (info != nullptr && info->needs_scorer) return run.geometry().window;
   return std::nullopt;
 }
@@ -32,8 +32,26 @@ bool reads_scores_of(const RunRecord& run, const PolicySpec& spec) {
   return info.gates.empty() || run.scorer.kind.empty() || std::ranges::count(info.gates, run.scorer.kind) > 0;
 }
 
+/// A declared rule reads the scores of its own method alone, and a parameter that is not the rule's may change them.
+void check_method(const RunRecord& run, const PolicySpec& spec) {
+  const std::string title(policy_of(spec).info.title);
+  if (run.policy.declared != spec.declared)
+    refuse("what-if", "scores", "scores from another policy (" + method_name(run.policy) + ")",
+           "scores that " + title + " gave", "run the model under " + spec.name);
+  for (const ParameterInfo& parameter : policy_of(spec).info.parameters) {
+    const bool of_rule = parameter.name == "budget" || parameter.name == "sinks" || parameter.name == "threshold" ||
+                         (parameter.name == "window" && run.scorer.delay >= 0);  // check_window() has the rest
+    if (of_rule || spec.value(parameter.name) == run.policy.value(parameter.name)) continue;
+    refuse("what-if", std::string(parameter.name), parameter_value(parameter, spec.value(parameter.name)),
+           parameter_value(parameter, run.policy.value(parameter.name)) +
+               ", as in the run: another one gives other scores",
+           "run the model under " + spec.name);
+  }
+}
+
 /// Throws unless reads_scores_of().
 void check_gate(const RunRecord& run, const PolicySpec& spec) {
+  if (spec.declared != nullptr) return check_method(run, spec);
   const PolicyInfo& info = policy_of(spec).info;
   if (reads_scores_of(run, spec)) return;
   refuse("what-if", "scores", "scores from another scorer (" + run.scorer.text + ")",
@@ -147,6 +165,18 @@ void preview_of_heads(const RunRecord& run, const PolicySpec& spec, const HeadNu
   }
 }
 
+/// A prompt that is read in full evicts at its end what token by token would have left before. The contests of the prompt were
+/// not held then.
+void evict_after_prompt(RunRecord& run) {
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    for (int head = 0; head < run.model.n_kv_heads; ++head) {
+      if (run.is_local_by_model(layer, head)) continue;
+      for (std::int32_t& at : run.evict_at.row(layer, head)) at = std::max(at, run.prompt_len);
+    }
+  }
+  std::erase_if(run.contests, [&](const Contest& contest) { return contest.q < run.prompt_len; });
+}
+
 /// The same of a budget that all heads share; the prompt is dense, as that of a run would be.
 void preview_of_pool(const RunRecord& run, const PolicySpec& spec, const HeadNumbers& numbers, RunRecord& result) {
   pooled_lifetimes(spec, {run.n_positions, run.prompt_len, run.queries()}, numbers.at(run, 0, 0), run.scores,
@@ -168,6 +198,11 @@ RunRecord preview_of(const RunRecord& run, const PolicySpec& spec, const std::ve
 
 ScoreSource source_of(const PolicySpec& spec) { return policy_of(spec).plan(spec, {}).source; }
 
+/// Whether a run under it records scores of tokens that another policy may read.
+bool records_scores(const PolicySpec& spec) {
+  return source_of(spec) == ScoreSource::gate || source_of(spec) == ScoreSource::engine;
+}
+
 }  // namespace
 
 bool lacks_scores(const RunRecord& run, const PolicySpec& asked, std::string_view scorer_kind, std::string_view gate) {
@@ -175,7 +210,7 @@ bool lacks_scores(const RunRecord& run, const PolicySpec& asked, std::string_vie
   if (const std::string of_run = gate_of(run); !gate.empty() && !of_run.empty() && gate != of_run) return true;
   if (!scorer_kind.empty() && !run.scorer.kind.empty() && scorer_kind != run.scorer.kind) return true;
   // Which gate it was old traces do not say.
-  const bool nothing_scored = run.scorer.kind.empty() && source_of(run.policy) != ScoreSource::gate;
+  const bool nothing_scored = run.scorer.kind.empty() && !records_scores(run.policy);
   return run.scores.empty() || nothing_scored || run.scorer.kind == "random" || !reads_scores_of(run, asked);
 }
 
@@ -195,7 +230,8 @@ namespace {
 RunRecord preview_of(const RunRecord& run, const PolicySpec& spec, const std::vector<float>& log_gamma,
                      const std::vector<std::int32_t>& budgets) {
   const RetentionGeometry geometry = spec.geometry(run.n_positions);
-  const bool needs_scores = policy_of(spec).plan(spec, geometry).source == ScoreSource::gate;
+  const RetentionPlan plan = policy_of(spec).plan(spec, geometry);
+  const bool needs_scores = records_scores(spec) && plan.follows_from_scores();
   if (needs_scores) check_gate(run, spec);
   if (needs_scores) check_window(run, geometry.window);
   for (int head = 0; needs_scores && head < run.model.n_layers * run.model.n_kv_heads; ++head)
@@ -213,12 +249,13 @@ RunRecord preview_of(const RunRecord& run, const PolicySpec& spec, const std::ve
                             .windows = run.model_windows()};
   result.evict_at = LifetimeMap(run.model.n_layers, run.model.n_kv_heads);
   result.evict_at.resize(run.ids.size(), kUndecided);
-  if (policy_of(spec).plan(spec, geometry).is_pooled()) {
+  if (plan.is_pooled()) {
     preview_of_pool(run, spec, numbers, result);
   } else {
     preview_of_heads(run, spec, numbers, result);
+    if (plan.dense_prefill) evict_after_prompt(result);
   }
-  result.heads = recorded_head_rules(spec, geometry, policy_of(spec).plan(spec, geometry), numbers.at(run, 0, 0));
+  result.heads = recorded_head_rules(spec, geometry, plan, numbers.at(run, 0, 0));
   result.output_error = OutputError();  // of the recorded lifetimes: a preview measures nothing
   result.recall_so_far.clear();         // that of the policy which ran
   // The mass of a token is its mean over queries from t + window on: that of another window is not known.
