@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/files/weights/model_folder.h"
+#include "engine/core/protocol/engine_offer.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/version.h"
 #include "engine/decode/forced_pass.h"
@@ -54,8 +55,10 @@ std::vector<std::string> warnings_of_model(const json& args) {
 
 int EngineServer::serve() {
   const CudaStatus cuda = cuda_status();
-  channel_.write(protocol::hello(version(), torch_version(), cuda.n_devices > 0,
-                                 cuda.n_devices > 0 ? "cuda:0 " + cuda_device(0).name : "cpu"));
+  json hello = protocol::hello(version(), torch_version(), cuda.n_devices > 0,
+                               cuda.n_devices > 0 ? "cuda:0 " + cuda_device(0).name : "cpu");
+  hello.update(protocol::to_json(protocol::own_offer()));
+  channel_.write(hello);
   requests_ = std::make_unique<RequestQueue>(channel_);
   try {
     while (const std::optional<json> request = requests_->next())

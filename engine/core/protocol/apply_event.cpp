@@ -20,11 +20,11 @@ void apply_event(RunRecord& run, const nlohmann::json& event) {
   const std::string type = text(event, "type");
   try {
     if (type == "started") {
-      begin_run(run, started_from_json(event));
+      begin_run(run, started_from_json(event, run.policy.declared));
     } else if (type == "step") {
       apply(run, step_facts_from_json(event));
     } else if (type == "policy") {
-      apply(run, policy_change_from_json(event));
+      apply(run, policy_change_from_json(event, run.policy.declared));
     } else if (type == "oracle") {
       apply(run, oracle_facts_from_json(event, run.model));
     } else if (type == "output_error") {

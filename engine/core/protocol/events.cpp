@@ -100,7 +100,7 @@ json to_json(const RunStarted& started, int id) {
   return event;
 }
 
-RunStarted started_from_json(const json& event) {
+RunStarted started_from_json(const json& event, const DeclaredPolicy* own) {
   RunStarted started;
   RunHead& head = started.head;
   visit_fields(head, [&](const char* name, int& value, FieldRange range) {
@@ -117,7 +117,7 @@ RunStarted started_from_json(const json& event) {
               std::to_string(started.ids.size()) + " ids and " + std::to_string(started.pieces.size()) + " pieces",
               std::to_string(prompt_len) + " of each, as prompt_len says");
   }
-  head.policy = PolicySpec::parse(text(event, "policy"));
+  head.policy = PolicySpec::parse(text(event, "policy"), own);
   if (event.contains("oracle_spec")) head.oracle = OracleSpec::parse(text(event, "oracle_spec"));
   if (event.contains("scorer")) head.scorer.text = text(event, "scorer");
   if (event.contains("scorer_kind")) head.scorer.kind = text(event, "scorer_kind");
@@ -132,8 +132,9 @@ json to_json(const PolicyChange& change, int id) {
   return {{"type", "policy"}, {"id", id}, {"q", change.q}, {"policy", change.policy.to_string()}};
 }
 
-PolicyChange policy_change_from_json(const json& event) {
-  return {static_cast<std::int32_t>(integer(event, "q", 0, kMaxPositions)), PolicySpec::parse(text(event, "policy"))};
+PolicyChange policy_change_from_json(const json& event, const DeclaredPolicy* own) {
+  return {static_cast<std::int32_t>(integer(event, "q", 0, kMaxPositions)),
+          PolicySpec::parse(text(event, "policy"), own)};
 }
 
 json to_json(const OracleFacts& facts, int id) {

@@ -30,9 +30,10 @@ nlohmann::json to_json(const OutputErrorFacts& facts, int id);
 /// Bytes of the answer that are not UTF-8 are replaced.
 nlohmann::json to_json(const RunEnded& ended, int id);
 
-RunStarted started_from_json(const nlohmann::json& event);
+/// `own`: what the run that the event belongs to was asked under, see PolicySpec::parse().
+RunStarted started_from_json(const nlohmann::json& event, const DeclaredPolicy* own = nullptr);
 StepFacts step_facts_from_json(const nlohmann::json& event);
-PolicyChange policy_change_from_json(const nlohmann::json& event);
+PolicyChange policy_change_from_json(const nlohmann::json& event, const DeclaredPolicy* own = nullptr);
 OracleFacts oracle_facts_from_json(const nlohmann::json& event, const ModelInfo& model);
 OutputErrorFacts output_error_facts_from_json(const nlohmann::json& event, const ModelInfo& model);
 RunEnded run_ended_from_json(const nlohmann::json& event);

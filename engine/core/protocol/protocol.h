@@ -7,13 +7,18 @@
 // (pack() / unpack() below), so a message costs bytes, not tokens of text. Nothing that grows with tokens^2 crosses.
 //
 // The engine greets first:
-//   hello      {version: kVersion, engine: "0.1.0", torch: "2.11.0", cuda: bool, device: text}
+//   hello      {version: kVersion, engine: "0.1.0", torch: "2.11.0", cuda: bool, device: text}, and as far as it says it
+//              {name: text, serves: [text...], policies: [Declaration...], builtin_policies: [text...], default_policy: text}: what people call it,
+//              the services that it has (engine_offer.h), the policies that it declares (declaration.h), which of KVScope's
+//              it can run, and the text of the one that a new run starts with. What is absent is KVScope's own: everything.
 //
 // Requests (client -> engine). Each ends in exactly one `done` or `error` event with its id, except that policy and
 // cancel have no answer of their own:
 //   load       {model: path, device: "auto"|"cpu"|"cuda", dtype: "auto"|"float32"|"bfloat16", gates: [path...]}
 //                  -> progress*, warning*{text}, done{model: ModelInfo, load_s}, and from engines that say it {gates: {scorers: [{kind,
-//                     numbers, delay}...], heads: numbers}}: what the gates that were loaded say of policies' parameters
+//                     numbers, delay}...], heads: numbers}}: what the gates that were loaded say of policies' parameters;
+//                     {serves, policies, builtin_policies, default_policy}: in the place of the greeting's until the next load;
+//                     {local_layers: [{layer, window}...]}: whose queries see the newest `window` positions alone, by design
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
 //               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
 //               {oracle_spec: text, output_error: bool, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],

@@ -107,7 +107,7 @@ Asked asked_of_text(const RunRecord& run, std::string_view text) {
   const json object = parse_json(text, "asked");
   const json& request = field(object, "request", json::value_t::object);
   Asked asked{.key = fields::text(object, "key"),
-              .request = request_of_json(request),
+              .request = request_of_json(request, run.policy.declared),
               .by_text = boolean(object, "by_text"),
               .origin = origin_of_json(field(object, "origin", json::value_t::object)),
               .gates = {}};

@@ -14,11 +14,11 @@ json changes_json(const std::vector<PolicyChange>& changes) {
   return list;
 }
 
-std::vector<PolicyChange> changes_of_json(const json& list) {
+std::vector<PolicyChange> changes_of_json(const json& list, const DeclaredPolicy* own) {
   std::vector<PolicyChange> changes;
   for (const json& one : list) {
     changes.push_back(
-        {static_cast<std::int32_t>(integer(one, "q", 0, kMaxPositions)), PolicySpec::parse(text(one, "policy"))});
+        {static_cast<std::int32_t>(integer(one, "q", 0, kMaxPositions)), PolicySpec::parse(text(one, "policy"), own)});
   }
   return changes;
 }
@@ -44,16 +44,16 @@ json request_json(const RunRequest& r) {
   return j;
 }
 
-RunRequest request_of_json(const json& j) {
+RunRequest request_of_json(const json& j, const DeclaredPolicy* own) {
   RunRequest r;
   r.raw = boolean(j, "raw");
-  r.policy = PolicySpec::parse(text(j, "policy"));
+  r.policy = PolicySpec::parse(text(j, "policy"), own);
   r.max_tokens = static_cast<int>(integer(j, "max_tokens", 0, kMaxPositions));
   r.sampling = fields_from_json<SamplingSpec>(field(j, "sampling", json::value_t::object));
   r.oracle = boolean(j, "oracle");
   if (j.contains("oracle_spec")) r.oracle_spec = OracleSpec::parse(text(j, "oracle_spec"));
   r.output_error = j.contains("output_error") && boolean(j, "output_error");
-  if (j.contains("changes")) r.changes = changes_of_json(field(j, "changes", json::value_t::array));
+  if (j.contains("changes")) r.changes = changes_of_json(field(j, "changes", json::value_t::array), own);
   r.stop_at_eos = boolean(j, "stop_at_eos");
   r.stop = texts(j, "stop");
   r.draw_on = j.contains("draw_on") && boolean(j, "draw_on");
