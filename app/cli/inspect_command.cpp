@@ -21,6 +21,7 @@
 #include "engine/core/files/weights/model_folder.h"
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/policy/density.h"
+#include "engine/core/policy/policy.h"
 #include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/study/measure/output_error.h"
 #include "engine/core/support/error.h"
@@ -147,6 +148,8 @@ ordered_json inspect_run(const RunRecord& run) {
   for (const PolicyChange& change : run.changes)
     changes.push_back("from query " + std::to_string(change.q) + " on: " + change.policy.to_string());
   return {{"policy", run.policy.to_string()},
+          {"policy_title", policy_of(run.policy).info.title},
+          {"recorder", run.recorder},
           {"density", describe_density(run.policy, run.thresholds())},
           {"thresholds", run.thresholds()},
           {"budgets", run.budgets()},

@@ -234,7 +234,7 @@ TEST_CASE("Where a run of a trace is damaged those before it are there, and a li
 // What letters look like differs with the fonts' library: the drawing is held against that of the run saved anew.
 TEST_CASE("Figures of traces of versions 1 to 7 keep their bytes") {
   const test::TemporaryFolder folder;
-  const int version = GENERATE(range(1, 8));
+  const int version = GENERATE(range(1, 9));
   const fs::path name = "trace-v" + std::to_string(version) + ".h5";
   const fs::path old = fs::path(test::in_source("tests/core/golden")) / name, renewed = folder / name;
   save_trace(renewed, load_trace(old, 0), false);

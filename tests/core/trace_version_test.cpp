@@ -89,8 +89,8 @@ TraceWriter::Options resumed(int max_runs) {
 
 }  // namespace
 
-TEST_CASE("trace version: traces of versions 1 to 7 open as what they say", "[core][trace][version]") {
-  const int version = GENERATE(range(1, 8));
+TEST_CASE("trace version: traces of versions 1 to 8 open as what they say", "[core][trace][version]") {
+  const int version = GENERATE(range(1, 9));
   CHECK(inspect_trace(old_trace(version)).version == version);
   check_runs(old_trace(version), old_runs(version), version);
   TraceReader child(in_build("tests/core/trace_kill_writer"), old_trace(version));
@@ -99,7 +99,7 @@ TEST_CASE("trace version: traces of versions 1 to 7 open as what they say", "[co
 
 TEST_CASE("trace version: the words of an old command say what was asked, whatever the prompt says",
           "[core][trace][version]") {
-  const int version = GENERATE(range(1, 8));
+  const int version = GENERATE(range(1, 9));
   const RunRecord drawn = load_trace(old_trace(version), 0), replay = load_trace(old_trace(version), 1);
   REQUIRE((drawn.asked && replay.asked));
   CHECK(drawn.asked->origin.kind == RunOrigin::Kind::drawn);
@@ -131,7 +131,7 @@ TEST_CASE("trace version: shell_words() is the inverse of shell_quote()", "[core
 
 TEST_CASE("trace version: an old trace goes on as one of this version", "[core][trace][version]") {
   const ScratchFolder folder;
-  const int version = GENERATE(range(1, 8));
+  const int version = GENERATE(range(1, 9));
   const fs::path path = folder / "old.h5";
   fs::copy_file(old_trace(version), path);
   RunRecord third = formula_run(3);
@@ -148,7 +148,7 @@ TEST_CASE("trace version: an old trace goes on as one of this version", "[core][
 
 TEST_CASE("trace version: shards of older versions are copied into a trace of this one", "[core][trace][version]") {
   const ScratchFolder folder;
-  const int version = GENERATE(1, 2, 7);
+  const int version = GENERATE(1, 2, 7, 8);
   const fs::path shard = folder / "s0.h5";
   fs::copy_file(old_trace(version), shard);
   const std::vector<fs::path> shards = {shard};

@@ -332,6 +332,7 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("prompt_index", a.prompt_index, b.prompt_index);
   c.field("asked", asked_text(a), asked_text(b));
   c.field("started_utc", a.started_utc, b.started_utc);
+  c.field("recorder", a.recorder, b.recorder);
   return c.difference();
 }
 

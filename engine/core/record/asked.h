@@ -39,6 +39,9 @@ struct Asked {
   bool by_text = true;
   RunOrigin origin;
   std::vector<GateRef> gates;
+  /// The command that started the engine; empty: KVScope's own. No trace has it: it may name a machine, and what a stranger's
+  /// file says is not to be run.
+  std::string engine = {};
 };
 
 /// FNV-1a 64 over what tells one run from another: the request, the model's weights and the moment. Two runs that agree in

@@ -85,6 +85,7 @@ std::string command_line(const std::string& model, const Asked& asked) {
   if (by_ids && !request.prompt.empty()) line += " --title " + shell_quote(request.prompt);
   for (const GateRef& gate : asked.gates)
     if (!gate.given.empty()) line += " --gate " + shell_quote(gate.given);
+  if (!asked.engine.empty()) line += " --engine " + shell_quote(asked.engine);
   return line;
 }
 
@@ -94,6 +95,8 @@ std::string command_line(const RunRecord& run) {
   if (line.empty()) return line;
   for (const PolicyChange& change : run.changes)
     if (std::ranges::count(run.asked->request.changes, change) == 0) line += change_option(change);
+  // Which command starts it where the run was recorded, no trace says.
+  if (!run.recorder.empty() && run.asked->engine.empty()) line += " --engine COMMAND";
   return line;
 }
 

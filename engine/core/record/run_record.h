@@ -169,6 +169,7 @@ struct RunRecord : RunHead {
   RunTimings timings;
   std::shared_ptr<const Asked> asked;  // null: not recorded, as in a trace of before version 7 without a command line
   std::string started_utc;             // ISO 8601
+  std::string recorder;                // what the engine calls itself, with its version; empty: KVScope's own
   int prompt_index = -1;               // which prompt of a capture's file it answers; -1: a run on its own
 
   int n_tokens() const { return static_cast<int>(ids.size()); }

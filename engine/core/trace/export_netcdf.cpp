@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/core/policy/policy.h"
 #include "engine/core/record/asked_json.h"
 #include "engine/core/record/command_line.h"
 #include "engine/core/record/run_fields.h"
@@ -37,6 +38,8 @@ void add_facts(NetcdfFile& file, const RunRecord& run) {
   number("n_heads", run.model.n_heads);
   number("head_dim", run.model.head_dim);
   text("policy", run.policy.to_string());
+  text("policy_title", policy_of(run.policy).info.title);
+  text("recorder", run.recorder);
   text("scorer", run.scorer.text);
   text("scorer_kind", run.scorer.kind);
   number("prompt_len", run.prompt_len);

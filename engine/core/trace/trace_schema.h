@@ -1,5 +1,5 @@
 #pragma once
-// The trace format, version 8. This header is the format: writer, reader, validator and repack are loops over kSchema.
+// The trace format, version 9. This header is the format: writer, reader, validator and repack are loops over kSchema.
 //
 // A trace is one HDF5 file with many runs of one model. Ragged data stand one run after the other along an axis that
 // all runs share (tokens, contests, reads, bytes), in any order; run i owns the half-open range that a span dataset
@@ -36,7 +36,7 @@
 
 namespace kvscope::trace {
 
-inline constexpr int kVersion = 8;
+inline constexpr int kVersion = 9;
 inline constexpr char kFormat[] = "kvscope-trace";
 
 /// What a dimension of a dataset counts. run ... piece_byte grow while runs are added.

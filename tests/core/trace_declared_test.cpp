@@ -1,0 +1,68 @@
+// Traces of runs under policies that an engine declared.
+
+#include <catch2/catch.hpp>
+
+#include "engine/core/policy/declared_policy.h"
+#include "engine/core/support/error.h"
+#include "engine/core/trace/trace_file.h"
+#include "tests/core/trace_support.h"
+#include "tests/support/declarations.h"
+#include "tests/support/random_run.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+namespace {
+
+const DeclaredPolicy* declare(const json& object) { return declare_policy(declaration_of_json(object)); }
+
+}  // namespace
+
+TEST_CASE("A trace keeps the declaration of its policy, whatever the name means when it is opened",
+          "[core][declared]") {
+  const ScratchFolder folder;
+  json object = declared_json("t.trace", "Trace (test)", "none");
+  RunRecord run = random_run(7, {.policy = "full"});
+  run.policy = PolicySpec::parse("t.trace:keep=30%,mix=0.25,pooling=mean", declare(object));
+  run.recorder = "test.engine 1";
+  run.changes = {{90, PolicySpec::parse("t.trace:keep=20%,mix=0.125", run.policy.declared)}};
+  Asked asked{.request = {.prompt = run.prompt_text, .policy = run.policy}};
+  asked.key = key_of(asked, "w", "t");
+  run.asked = std::make_shared<const Asked>(asked);
+  save_trace(folder / "a.h5", run, false);
+  object["parameters"].erase(3);  // the engine's next version has no `mix`
+  offer_policies(std::array{declare(object)});
+  const RunRecord back = load_trace(folder / "a.h5", 0);
+  CHECK(run_difference(back, run) == "");
+  CHECK(back.policy == run.policy);
+  CHECK(back.changes == run.changes);
+  CHECK(back.recorder == "test.engine 1");
+  CHECK(back.asked->request.policy == run.policy);
+}
+
+TEST_CASE("A damaged declaration in a trace is one line", "[core][declared]") {
+  const ScratchFolder folder;
+  Declaration declaration = declaration_of_json(declared_json("t.damaged", "Damaged (test)", "none"));
+  const std::string field = GENERATE("title", "name", "parameters[3].default", "policy");
+  if (field == "title") declaration.title = "H2O";
+  if (field == "name") declaration.name = "kvpop";
+  if (field == "parameters[3].default") declaration.parameters[3].default_value = 9;
+  if (field == "policy") declaration.name = "t.another";
+  const DeclaredPolicy damaged(declaration);
+  RunRecord run = random_run(7, {.policy = "full"});
+  run.policy = PolicySpec::parse("t.damaged", declare(declared_json("t.damaged", "Damaged (test)", "none")));
+  run.policy.declared = &damaged;  // its text still names t.damaged
+  save_trace(folder / "a.h5", run, false);
+  try {
+    load_trace(folder / "a.h5", 0);
+    FAIL("it was read");
+  } catch (const Error& error) {
+    const std::string line = error.what();
+    CAPTURE(line);
+    CHECK(line.find('\n') == std::string::npos);
+    CHECK_THAT(line, Contains(field == "policy" ? "runs/policy_span" : "runs/declaration_span"));
+    if (field != "policy") CHECK_THAT(line, Contains(field));
+  }
+}
