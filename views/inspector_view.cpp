@@ -311,6 +311,7 @@ void InspectorView::draw_policy(const ViewContext& context, const Cursor& at, co
   if (b == nullptr) {
     rows.add("policy", std::string(policy_of(policy).info.title));
     hint_of(services_, policy.to_string());
+    if (!run.recorder.empty()) rows.add("recorded by", run.recorder);
   }
   const std::vector<ParameterLine> lines = parameter_lines(policy), lines_b = parameter_lines(other);
   const auto value_in = [](const std::vector<ParameterLine>& of, const std::string& name) {

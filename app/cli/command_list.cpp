@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "app/cli/declared_policies.h"
 #include "app/cli/output.h"
 #include "app/cli/remote_traces.h"
 #include "app/support/slow_read.h"
@@ -111,6 +112,7 @@ int run_command_line(std::span<const std::string> words) {
   Arguments arguments = Arguments::parse(*spec, rest);
   say_slow_reads(arguments.has("quiet"));
   copy_remote_traces(arguments);
+  learn_policies(arguments);
   return spec->run(arguments);
 }
 

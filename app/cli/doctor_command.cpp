@@ -103,7 +103,8 @@ void add_font_checks(ordered_json& checks) {
 void add_engine_checks(const Arguments& arguments, ordered_json& checks) {
   try {
     EngineJob job(engine_options(arguments));
-    checks.push_back(check("engine", true, "kvscope-engine " + job.greeting().engine));
+    checks.push_back(
+        check("engine", true, (job.offer().recorder().empty() ? "kvscope-engine " : "") + job.greeting().engine));
     for (const auto& item : protocol::doctor_checks_from_event(job.call(protocol::DoctorRequest{}))) {
       checks.push_back(check(item.name, item.ok, item.text, item.hint));
     }

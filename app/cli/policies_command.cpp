@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <utility>
 
 #include "app/cli/arguments.h"
+#include "app/cli/engine_options.h"
 #include "app/cli/output.h"
 #include "app/support/closest.h"
 #include "engine/core/policy/policy_table.h"
@@ -15,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kPoliciesOptions[] = {{"json", "", "one object per policy"}};
+constexpr OptionSpec kPoliciesOptions[] = {kEngineOption, {"json", "", "one object per policy"}};
 
 ordered_json to_json(const ParameterInfo& parameter) {
   const bool is_choice = parameter.kind == ParameterKind::choice;
@@ -45,7 +48,7 @@ ordered_json to_json(const PolicyInfo& policy) {
 
 std::string line_of(const PolicyInfo& policy) {
   std::string left = "  " + std::string(policy.name);
-  left.resize(22, ' ');
+  left.resize(std::max<std::size_t>(left.size() + 1, 22), ' ');
   return left + std::string(policy.title) + (policy.needs_scorer ? " (reads a gate)" : "") + "\n";
 }
 
@@ -62,24 +65,51 @@ std::string page_of(const PolicyInfo& policy) {
   return text;
 }
 
-const PolicyInfo& named(const std::string& name) {
-  if (const PolicyInfo* policy = find_policy(name)) return *policy;
+/// What there is: KVScope's own, or with an engine those that it runs, its own last.
+std::vector<const PolicyInfo*> offered(const protocol::EngineOffer& offer) {
+  std::vector<const PolicyInfo*> list;
+  for (const PolicyInfo& policy : policy_list())
+    if (offer.runs(policy)) list.push_back(&policy);
+  for (const DeclaredPolicy* policy : offer.policies) list.push_back(&policy->policy.info);
+  return list;
+}
+
+const PolicyInfo* named(const std::vector<const PolicyInfo*>& list, const std::string& name) {
   std::vector<std::string_view> names;
-  for (const PolicyInfo& policy : policy_list()) names.push_back(policy.name);
+  for (const PolicyInfo* policy : list) {
+    if (policy->name == name) return policy;
+    names.push_back(policy->name);
+  }
   const std::string close = closest(name, names);
+  const std::string hint = is_declared_name(name) && close.empty()
+                               ? "kvscope policies --engine COMMAND lists those of an engine"
+                               : "kvscope policies lists them";
   usage_error("kvscope policies", "no policy named " + in_quotes(name), "",
-              close.empty() ? "kvscope policies lists them" : "did you mean " + close + "?");
+              close.empty() ? hint : "did you mean " + close + "?");
 }
 
 int policies(const Arguments& arguments) {
   const bool is_one = !arguments.positionals().empty();
-  const auto shown = is_one ? std::span(&named(arguments.positionals()[0]), 1) : policy_list();
-  for (const PolicyInfo& policy : shown) {
+  std::optional<EngineJob> job;
+  if (arguments.has("engine")) job.emplace(engine_options(arguments));
+  const protocol::EngineOffer offer = job ? job->offer() : protocol::EngineOffer();
+  std::vector<const PolicyInfo*> shown = offered(offer);
+  if (is_one) shown = {named(shown, arguments.positionals()[0])};
+  bool is_first = true;
+  for (const PolicyInfo* policy : shown) {
+    const bool is_declared = is_declared_name(policy->name);
     if (arguments.has("json")) {
-      write_json_line(to_json(policy));
-    } else {
-      std::fputs((is_one ? page_of(policy) : line_of(policy)).c_str(), stdout);
+      ordered_json json = to_json(*policy);
+      if (is_declared) json["engine"] = offer.name;
+      write_json_line(json);
+      continue;
     }
+    if (!is_one && is_declared && std::exchange(is_first, false))
+      std::fputs(
+          (wrapped("\ndeclared by " + (offer.name.empty() ? "the engine" : escape_for_terminal(offer.name)) + ":"))
+              .c_str(),
+          stdout);
+    std::fputs((is_one ? page_of(*policy) : line_of(*policy)).c_str(), stdout);
   }
   return 0;
 }
@@ -88,11 +118,12 @@ int policies(const Arguments& arguments) {
 
 extern const CommandSpec policies_command = {
     "policies",
-    "[POLICY] [--json]",
+    "[POLICY] [--engine COMMAND] [--json]",
     "list the policies, or describe one",
     "A policy is written NAME:key=value,key=value, for example kvpop:budget=512,window=64. A budget is a number of "
     "tokens (budget=512), a kept share (keep=25%) or a factor (compression=4x). With POLICY: prints its rule, the gate "
-    "it needs, and its parameters with defaults and ranges.",
+    "it needs, and its parameters with defaults and ranges. With --engine: the policies that this engine runs, also those "
+    "that it declares.",
     "  kvscope policies kvpop",
     {0, 1},
     kPoliciesOptions,

@@ -78,7 +78,7 @@ static bool takes_plain_text(const Arguments& arguments, const std::string& mode
 
 std::vector<std::int32_t> budgets_option(const Arguments& arguments, const PolicySpec& policy) {
   if (!arguments.has("budgets")) return {};
-  if (policy.has("allocation") && policy.value("allocation") != 0)
+  if (policy.declared == nullptr && policy.has("allocation") && policy.value("allocation") != 0)
     usage_error("--budgets", "budgets of heads beside " + policy.to_string(), "allocation=uniform");
   const std::string given = arguments.text("budgets");
   // What holds no letter is the numbers themselves.

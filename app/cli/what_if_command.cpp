@@ -9,6 +9,7 @@
 #include "app/engine_client/same_model.h"
 #include "app/support/trace_open.h"
 #include "engine/core/files/gate/gate_name.h"
+#include "engine/core/policy/declared_policy.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/study/measure/retention_metrics.h"
@@ -92,9 +93,11 @@ std::optional<ScoresOfGates> gate_scores(const Arguments& arguments, const RunRe
 }
 
 int what_if(const Arguments& arguments) {
-  const PolicySpec spec = PolicySpec::parse(arguments.positionals()[1]);
+  const bool is_declared = is_declared_name(arguments.positionals()[1].substr(0, arguments.positionals()[1].find(':')));
+  if (!is_declared) PolicySpec::parse(arguments.positionals()[1]);  // refused before a long trace is read
   RunRecord recorded =
       open_trace(arguments.positionals()[0]).load(static_cast<int>(arguments.integer("run", 0, 0, 1 << 30)));
+  const PolicySpec spec = PolicySpec::parse(arguments.positionals()[1], recorded.policy.declared);
   if (arguments.has("oracle")) ask_oracle(recorded, arguments.text("oracle"));
   const auto gates = gate_scores(arguments, recorded, spec);
   if (!gates) return static_cast<int>(ExitCode::cancelled);

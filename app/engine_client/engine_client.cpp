@@ -64,9 +64,14 @@ EngineGreeting EngineGreeting::read(const nlohmann::json& event) {
                  .found = "a first message that is not a greeting",
                  .expected = "hello"});
   }
-  return {.version = event.value("version", 0),
-          .engine =
-              event.value("engine", "?") + ", torch " + event.value("torch", "?") + ", " + event.value("device", "?")};
+  EngineGreeting greeting{.version = event.value("version", 0),
+                          .engine = event.value("engine", "?") + ", torch " + event.value("torch", "?") + ", " +
+                                    event.value("device", "?")};
+  // What another version means by these fields is not known.
+  if (greeting.version == protocol::kVersion) greeting.offer = protocol::offer_of_hello(event);
+  if (const std::string other = greeting.offer.recorder(); !other.empty())
+    greeting.engine = other + ", " + greeting.engine;
+  return greeting;
 }
 
 void EngineGreeting::check_version() const {

@@ -20,6 +20,7 @@
 #include "app/engine_client/event_queue.h"
 #include "app/support/child_process.h"
 #include "engine/core/protocol/channel.h"
+#include "engine/core/protocol/engine_offer.h"
 #include "engine/core/protocol/requests.h"
 
 namespace kvscope::app {
@@ -28,6 +29,7 @@ namespace kvscope::app {
 struct EngineGreeting {
   int version = 0;
   std::string engine;  // "0.1.0, torch 2.11.0, cuda:0"
+  protocol::EngineOffer offer = {};
   /// Throws Error (resource) for another message than a greeting.
   static EngineGreeting read(const nlohmann::json& event);
   /// Throws Error (resource) unless the engine speaks this program's version of the protocol.

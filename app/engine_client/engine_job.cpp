@@ -44,6 +44,7 @@ EngineJob::EngineJob(EngineJobOptions options)
   if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled before the engine started"});
   greeting_ = EngineGreeting::read(*first);
   greeting_.check_version();
+  offer_ = greeting_.offer;
 }
 
 // Every event passes here. The engine's end is an error wherever it comes, since no command of ours ends so.
@@ -80,6 +81,7 @@ void EngineJob::say_silence() {
 }
 
 nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& handler) {
+  check_offered(offer_, request);
   const int id = client_.request(request);
   std::optional<std::chrono::steady_clock::time_point> give_up;
   last_event_ = std::chrono::steady_clock::now();
@@ -134,6 +136,7 @@ nlohmann::json EngineJob::load_with(const std::string& model, const std::vector<
   gates_.reset();
   nlohmann::json done = call(load_);
   if (protocol::was_cancelled(done)) throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
+  offer_ = protocol::offer_of_load(greeting_.offer, done, protocol::model_from_event(done).n_layers);
   return done;
 }
 
@@ -146,14 +149,16 @@ Asked EngineJob::asked(const RunRequest& request) {
   return {.request = request,
           .by_text = request.prompt_ids.empty(),
           .origin = {.kind = request.answer_ids ? RunOrigin::Kind::replay : RunOrigin::Kind::drawn},
-          .gates = *gates_};
+          .gates = *gates_,
+          .engine = options_.engine};
 }
 
 std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, RunRecord& record,
                            const std::function<void()>& on_step) {
-  record = start_record(model, asked(request));
+  const RunRequest sent = protocol::fitted(offer_, request);
+  record = start_record(model, asked(sent), offer_.recorder());
   try {
-    const nlohmann::json done = call(request, [&](const nlohmann::json& event) {
+    const nlohmann::json done = call(sent, [&](const nlohmann::json& event) {
       protocol::apply_event(record, event);
       if (on_step) on_step();
     });

@@ -37,12 +37,14 @@ class EngineJob {
   /// Starts the engine and waits for its greeting. Throws Error: it cannot be started, dies, or speaks another version.
   explicit EngineJob(EngineJobOptions options);
   const EngineGreeting& greeting() const { return greeting_; }
+  /// What it can do, with the model that is loaded.
+  const protocol::EngineOffer& offer() const { return offer_; }
 
   /// With the gates of the options and those that the policies need (app/catalog/gates.h).
   ModelInfo load(const std::string& model, std::span<const PolicySpec> policies);
   /// With these gates and no others; its `done` event, which says of the gates what `load` leaves out.
   nlohmann::json load_with(const std::string& model, const std::vector<std::string>& gates);
-  /// Sends `request` and returns its `done` event; `handler` sees its events before (`done` included). The first Ctrl+C
+  /// Sends `request` and returns its `done` event. Throws Error (usage) for what the engine does not offer, before it is sent; `handler` sees its events before (`done` included). The first Ctrl+C
   /// cancels the request, as does options.stop(); it then ends with status "cancelled". Throws Error for an `error` event, a dead engine, an event that does not fit.
   nlohmann::json call(const protocol::Request& request, const Handler& handler = {});
   /// A run, recorded in `record`; on_step is called after each event has been applied. Returns the answer's text: it
@@ -72,6 +74,7 @@ class EngineJob {
   std::optional<std::vector<GateRef>> gates_;  // that are loaded; their files are read when a run is first recorded
   EngineClient client_;
   EngineGreeting greeting_;
+  protocol::EngineOffer offer_;
 };
 
 /// Nothing if it cannot be read from here: the model may be on another machine.

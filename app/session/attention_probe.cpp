@@ -40,7 +40,8 @@ AttentionProbe::Known AttentionProbe::look(const std::shared_ptr<const RunRecord
   }
   const Key key{run->model.weights_hash, hash_, layer, token};
   if (const Known* known = find(key)) return *known;
-  if (std::string why_not = engine_.why_not_ask(*run); !why_not.empty()) return {key, nullptr, std::move(why_not)};
+  if (std::string why_not = engine_.why_not_ask(*run, "attention"); !why_not.empty())
+    return {key, nullptr, std::move(why_not)};
   if (!engine_.question_pending()) {
     ask(key, *run);
   } else if (asking_ && !(on_its_way_ == key)) {

@@ -5,14 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "app/engine_client/run_setup.h"
 #include "app/support/usage.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/seconds_since.h"
 
 namespace kvscope::app {
-
 namespace {
-
 constexpr int kTokensToMeasure = 4;                // the first steps warm up
 constexpr std::chrono::seconds kSilence(10);       // as the command line has it
 constexpr const char* kStarting = "starting ...";  // a run that the engine has not answered yet
@@ -141,18 +140,19 @@ bool has_weights_of(const ModelInfo& model, const std::string& name, const std::
   return model.weights_hash == weights_hash;
 }
 
-std::string EngineLink::why_not_ask(const RunRecord& run) const {
+std::string EngineLink::why_not_ask(const RunRecord& run, std::string_view service) const {
   if (run_in_progress()) return "Available when the run ends.";
   if (is_loading()) return "The model is loading ...";
   if (!model_) return "This needs the model. Open " + run.model.name + " first.";
   if (!has_weights_of(*model_, run.model.name, run.model.weights_hash))
     return "This run used another model. Open " + run.model.name + ".";
   if (state_ != EngineState::ready) return "The engine stopped. Restart it.";
-  return "";
+  return protocol::why_no_service(offer_, service);
 }
 
 void EngineLink::ask(const protocol::Request& question, Answer answer) {
   check_ready();
+  check_offered(offer_, question);
   question_ = client_->request(question);
   asked_at_ = std::chrono::steady_clock::now();
   answer_ = std::move(answer);
@@ -163,6 +163,7 @@ void EngineLink::cancel_question() {
 }
 
 void EngineLink::begin_run(const RunRequest& request, RunRecord record) {
+  check_offered(offer_, request);
   cancel_question();
   run_cut_off_ = false;
   run_request_ = client_->next_id();
@@ -176,7 +177,9 @@ void EngineLink::begin_run(const RunRequest& request, RunRecord record) {
 
 void EngineLink::change_policy(const PolicySpec& policy) {
   if (!client_ || !run_in_progress()) return;
-  client_->request(protocol::PolicyRequest{run_request_, policy.written()});
+  const protocol::PolicyRequest request{run_request_, policy.written()};
+  check_offered(offer_, request);
+  client_->request(request);
 }
 
 void EngineLink::cancel_run() {
@@ -296,6 +299,8 @@ void EngineLink::greeted(const nlohmann::json& event) {
   const EngineGreeting greeting = EngineGreeting::read(event);
   messages_.log("engine " + greeting.engine);
   if (state_ == EngineState::starting) state_ = EngineState::ready;
+  greeted_ = offer_ = greeting.offer;
+  if (options_.on_offer) options_.on_offer();
   try {
     greeting.check_version();
   } catch (const Error& error) {
@@ -310,6 +315,7 @@ void EngineLink::request_done(const nlohmann::json& event) {
     loaded_ = options_.load;
     model_ = protocol::model_from_event(event);
     gates_ = protocol::gates_from_event(event);
+    offer_ = protocol::offer_of_load(greeted_, event, model_->n_layers);
     state_ = EngineState::ready;
     progress_ = {};
     messages_.log("loaded " + model_->name + " (" + model_->architecture + ", " + model_->dtype + ") on " +

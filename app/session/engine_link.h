@@ -53,6 +53,7 @@ class EngineLink {
     std::function<void(RunAssembler::Snapshot)> on_snapshot;  // the run in progress has grown
     std::function<void()> on_run_done;                        // the engine has answered the run
     std::function<void()> on_model;                           // a model is ready
+    std::function<void()> on_offer;                           // the engine has greeted: its offer is known
     std::function<void()> on_return;  // the model asked for could not be loaded: the one before is, again
   };
   /// `background` gives up engines that hang: that takes a second.
@@ -76,7 +77,7 @@ class EngineLink {
   void check_idle() const;
   /// Throws Error (usage) unless a run could begin now.
   void check_ready() const;
-  /// `record`: what its facts are added to.
+  /// `record`: what its facts are added to. Throws as check_offered().
   void begin_run(const RunRequest& request, RunRecord record);
   /// Of the run in progress, from its next step on. What came of it is an event of the run, or a line in the log.
   void change_policy(const PolicySpec& policy);
@@ -88,7 +89,8 @@ class EngineLink {
   void ask(const protocol::Request& question, Answer answer);
   bool question_pending() const { return question_ >= 0; }
   /// Why the engine cannot be asked about this run's tokens now, a sentence; empty if it can, once no question is pending.
-  std::string why_not_ask(const RunRecord& run) const;
+  /// `service`: one of protocol::services() that the question needs.
+  std::string why_not_ask(const RunRecord& run, std::string_view service) const;
   void cancel_question();
 
   EngineState state() const { return state_; }
@@ -100,6 +102,8 @@ class EngineLink {
   const std::string& model_path() const { return options_.load.model; }
   const std::optional<ModelInfo>& model() const { return model_; }
   const GatesOfModel& gates() const { return gates_; }  // what those of the model say
+  /// What it can do, with the model that is loaded; of KVScope's own engine everything, and so before any has greeted.
+  const protocol::EngineOffer& offer() const { return offer_; }
   const TaskProgress& progress() const { return progress_; }
   /// "waiting for the engine, silent for 12 s", of one that has something to do; else empty.
   std::string silence() const;
@@ -136,6 +140,7 @@ class EngineLink {
   std::optional<ModelInfo> model_;
   std::optional<protocol::LoadRequest> loaded_;  // the last that succeeded
   GatesOfModel gates_;
+  protocol::EngineOffer greeted_, offer_;  // as it greeted; with the model that is loaded
   int load_request_ = -1, run_request_ = -1, question_ = -1;
   Answer answer_;
   bool run_cut_off_ = false;

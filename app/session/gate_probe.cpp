@@ -42,7 +42,7 @@ std::shared_ptr<const ScoresOfGates> GateProbe::look(const std::shared_ptr<const
   } else if (engine_.gates().scorers.empty()) {
     why_not_ = "No loaded gate can score the run's tokens.";
   } else {
-    why_not_ = engine_.why_not_ask(*run);
+    why_not_ = engine_.why_not_ask(*run, "gate_scores");
   }
   if (why_not_.empty()) wanted_ = run;
   return nullptr;
@@ -50,7 +50,7 @@ std::shared_ptr<const ScoresOfGates> GateProbe::look(const std::shared_ptr<const
 
 void GateProbe::poll() {
   if (!wanted_ || engine_.question_pending()) return;  // another one: its end brings the next poll
-  why_not_ = engine_.why_not_ask(*wanted_);
+  why_not_ = engine_.why_not_ask(*wanted_, "gate_scores");
   if (why_not_.empty()) return ask(*wanted_);
   wanted_ = nullptr;
   answered_();

@@ -106,6 +106,8 @@ std::vector<Obstacle> obstacles(const Session& session, RunKind kind) {
   const RunQuestion asked = question(session, kind);
   if (kind == RunKind::start && session.next_run().asked().empty() && asked.prompt_tokens != 0)
     list.push_back({.text = "There is no prompt.", .remedies = {{"Use a sample", "prompt.sample", {{"index", 0}}}}});
+  if (const std::string why = protocol::why_no_policy(session.engine().offer(), asked.policy); !why.empty())
+    list.push_back({.text = why, .remedies = {}});
   for (const RunProblem& problem : run_problems(asked)) list.push_back(of_problem(session, kind, asked, problem));
   return list;
 }

@@ -7,6 +7,7 @@
 #include "app/support/usage.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/gate/gate_name.h"
+#include "engine/core/policy/declared_policy.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
@@ -101,7 +102,7 @@ void PolicyChoice::set_budgets(const std::string& text) {
 bool PolicyChoice::is_measured_by(const RunRecord& run, const PolicySpec& policy) const {
   if (run.policy != policy) return false;
   const std::vector<std::int32_t> given = next_run_.budgets();
-  const bool divides = policy.has("allocation") && policy.value("allocation") != 0;
+  const bool divides = policy.declared == nullptr && policy.has("allocation") && policy.value("allocation") != 0;
   if (!divides && run.budgets() != given) return false;
   const std::string of_run = gate_of(run), now = gate_name_for(run);
   return of_run.empty() || now.empty() || of_run == now;
@@ -155,14 +156,14 @@ void PolicyChoice::put_back_preview() {
 
 void PolicyChoice::load_missing_gate() {
   const PolicySpec& policy = next_run_.parameters().policy;
-  const PolicyInfo* info = find_policy(policy.name);
+  const PolicyInfo* info = find_policy(policy);
   if (!info || info->gates.empty() || gate() || engine_.run_in_progress()) return;
   if (const GateFacts* first = gates_.first_for(policy)) use_gate(first->gate.name);
 }
 
 void PolicyChoice::fit() {
   const PolicySpec wanted = next_run_.parameters().policy;
-  const PolicyInfo* info = find_policy(wanted.name);
+  const PolicyInfo* info = find_policy(wanted);
   if (!info || !info->needs_scorer || !engine_.model() || !gates_.known()) return;
   // The person has not asked for this policy: a B that was put there stays on show, and no preview takes its place.
   const bool b_stands = runs_.shown_b() && !preview_.shown(), due = preview_.due();
@@ -181,6 +182,17 @@ void PolicyChoice::take_model() {
   const bool due = preview_.due();
   preview_.set_due(false);
   if (due || !runs_.shown_b() || preview_.shown()) request_preview();  // its gates may have what is not written
+}
+
+void PolicyChoice::take_offer() {
+  const PolicySpec& now = next_run_.parameters().policy;
+  const std::string& by_default = engine_.offer().default_policy;
+  if (!by_default.empty() && now == NextRun::defaults().policy) next_run_.set_policy(PolicySpec::parse(by_default));
+  if (now.declared == nullptr || find_declared(now.name) == now.declared) return;
+  try {
+    next_run_.set_policy(PolicySpec::parse(now.written()));
+  } catch (const Error&) {  // the panel says that it is of another version
+  }
 }
 
 PolicySpec PolicyChoice::take_wanted() {

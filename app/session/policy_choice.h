@@ -49,6 +49,9 @@ class PolicyChoice {
 
   /// A model is loaded: the policy becomes one that it has a gate for, and a preview that waited for its gates is asked for.
   void take_model();
+  /// An engine has greeted. A policy that nobody chose gives way to its default one; a text that names one of its policies means
+  /// that one from now on.
+  void take_offer();
   /// The policy that was chosen before fit() put another in its place, which is then forgotten; else the present one.
   PolicySpec take_wanted();
 

@@ -57,6 +57,7 @@ Session::Session(Options options)
                      policy_.take_model();
                      if (std::exchange(cut_run_.due, false) && can_resume()) go_on_with_cut_run();
                    },
+               .on_offer = [this] { policy_.take_offer(); },
                .on_return = [this] { model_.go_back(); }},
               messages_, revision_, background_),
       policy_(next_run_, engine_, runs_, preview_, messages_, revision_, background_),
@@ -105,8 +106,11 @@ void Session::start(Asked asked, Runs::Place place, const std::optional<RunReque
     raise_budget(asked.request);
     asked.gates = policy_.gates_of(asked.request.policy);
   }
-  const RunRequest request = rest.value_or(asked.request);
-  const RunRecord record = start_record(*engine_.model(), std::move(asked));
+  asked.engine = engine_.command();
+  asked.request = protocol::fitted(engine_.offer(), std::move(asked.request));
+  const RunRequest request = rest ? protocol::fitted(engine_.offer(), *rest) : asked.request;
+  check_offered(engine_.offer(), request);
+  const RunRecord record = start_record(*engine_.model(), std::move(asked), engine_.offer().recorder());
   cut_run_.run.reset();
   runs_.begin(record, place);
   engine_.begin_run(request, record);
@@ -213,8 +217,9 @@ void Session::run_done() {
 
 std::string Session::command_line() const {
   const std::string& model = engine_.model_path();
-  return kvscope::command_line(model.empty() ? "MODEL" : model,
-                               {.request = next_run_.request(), .gates = policy_.gates_of(parameters().policy)});
+  return kvscope::command_line(
+      model.empty() ? "MODEL" : model,
+      {.request = next_run_.request(), .gates = policy_.gates_of(parameters().policy), .engine = engine_.command()});
 }
 
 }  // namespace kvscope::app

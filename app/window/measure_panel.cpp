@@ -10,7 +10,8 @@ namespace kvscope::app {
 void draw_measures(Panel& panel) {
   if (!fold(panel, "Measure", "measure", false)) return;
   const Parameters& next = panel.session.parameters();
-  const std::string why_not = why_not_measurable(next.policy);
+  std::string why_not = protocol::why_no_service(panel.session.engine().offer(), "output_error");
+  if (why_not.empty()) why_not = why_not_measurable(next.policy);
   bool on = next.output_error && why_not.empty();
   ImGui::BeginDisabled(!why_not.empty());
   if (ImGui::Checkbox("Output error", &on)) panel.run("run.output_error", {{"on", on}});

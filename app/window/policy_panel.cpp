@@ -106,30 +106,48 @@ PolicyGroup group_of(const Panel& panel, const PolicyInfo& policy) {
   return here ? PolicyGroup::gate_here : PolicyGroup::gate_missing;
 }
 
+void draw_group_title(Panel& panel, const std::string& item, std::string_view title) {
+  const views::FontScope small(panel.theme().fonts.small);
+  text_in(panel.theme().palette.muted, title);
+  panel.services.items->add_text(item, views::last_item(), std::string(title));
+}
+
+// One that the engine cannot run is there, with the reason.
+void draw_policy(Panel& panel, const PolicyInfo& policy, std::string_view group) {
+  const bool chosen = &policy == find_policy(panel.session.parameters().policy);
+  const std::string why_not = protocol::why_no_policy(panel.session.engine().offer(), PolicySpec::parse(policy.name));
+  const std::string label = "  " + std::string(policy.title) + "##" + std::string(policy.name);
+  if (ImGui::Selectable(label.c_str(), chosen, why_not.empty() ? 0 : ImGuiSelectableFlags_Disabled))
+    panel.run("policy.set", {{"policy", spec_of_choice(panel, policy)}});
+  if (chosen) ImGui::SetItemDefaultFocus();  // arrows go on from it
+  if (chosen && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
+  panel.services.items->add_text("policy.choice." + std::string(policy.name), views::last_item(), std::string(group));
+  tooltip(panel, why_not.empty() ? policy.definition : std::string_view(why_not));
+}
+
 void draw_policy_group(Panel& panel, PolicyGroup group) {
+  const std::string_view title = kGroups[static_cast<std::size_t>(group)];
   bool first = true;
   for (const PolicyInfo& policy : policy_list()) {
     if (group_of(panel, policy) != group) continue;
-    if (std::exchange(first, false)) {
-      const views::FontScope small(panel.theme().fonts.small);
-      text_in(panel.theme().palette.muted, kGroups[static_cast<std::size_t>(group)]);
-      panel.item("policy.group." + std::to_string(static_cast<int>(group)));
-    }
-    const bool chosen = policy.name == panel.session.parameters().policy.name;
-    const std::string label = "  " + std::string(policy.title);
-    if (ImGui::Selectable(label.c_str(), chosen)) panel.run("policy.set", {{"policy", spec_of_choice(panel, policy)}});
-    if (chosen) ImGui::SetItemDefaultFocus();  // arrows go on from it
-    if (chosen && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
-    panel.services.items->add_text("policy.choice." + std::string(policy.name), views::last_item(),
-                                   std::string(kGroups[static_cast<std::size_t>(group)]));
-    tooltip(panel, policy.definition);
+    if (std::exchange(first, false))
+      draw_group_title(panel, "policy.group." + std::to_string(static_cast<int>(group)), title);
+    draw_policy(panel, policy, title);
     draw_gate_choices(panel, policy);
   }
 }
 
+// What the engine declares, under its name.
+void draw_declared_group(Panel& panel) {
+  const protocol::EngineOffer& offer = panel.session.engine().offer();
+  const std::string title = offer.name.empty() ? "Policies of the engine" : offer.name;
+  if (!offer.policies.empty()) draw_group_title(panel, "policy.group.engine", title);
+  for (const DeclaredPolicy* policy : offer.policies) draw_policy(panel, policy->policy.info, title);
+}
+
 void draw_policy_choice(Panel& panel) {
   const PolicySpec& now = panel.session.parameters().policy;
-  const PolicyInfo* info = find_policy(now.name);
+  const PolicyInfo* info = find_policy(now);
   ImGui::SetNextItemWidth(-1);
   const PopupStyle style(panel);
   const std::string title = info ? title_with_gate(panel, *info) : now.name;
@@ -137,6 +155,7 @@ void draw_policy_choice(Panel& panel) {
     for (const PolicyGroup group :
          {PolicyGroup::nothing, PolicyGroup::attention, PolicyGroup::gate_here, PolicyGroup::gate_missing})
       draw_policy_group(panel, group);
+    draw_declared_group(panel);
     ImGui::Separator();
     if (ImGui::Selectable("Load a gate ...")) panel.run("gate.open");
     panel.item("policy.load_gate");
@@ -154,11 +173,16 @@ void draw_preview_note(Panel& panel) {
   if (const auto list = obstacles(session, RunKind::start); !list.empty() && !list.front().passes)
     return draw_obstacles(panel, list);
   if (session.run_in_progress()) {
+    const std::string why_not = protocol::why_no_service(session.engine().offer(), "policy");
+    ImGui::BeginDisabled(!why_not.empty());
     if (ImGui::Button("Apply to the run")) panel.run("run.apply_policy");
+    ImGui::EndDisabled();
     panel.item("button.run.apply_policy");
     tooltip(
         panel,
-        "Apply threshold, decay, stride, drop or a smaller budget from the next token. The trace records the change.");
+        !why_not.empty()
+            ? why_not
+            : "Apply threshold, decay, stride, drop or a smaller budget from the next token. The trace records the change.");
   }
   if (!session.runs().shown_a()) return;
   if (session.preview().shown()) {
@@ -195,7 +219,9 @@ void draw_preview_note(Panel& panel) {
     if (why_not.empty()) why_not = session.preview().note();
     if (const PolicySpec& policy = session.parameters().policy;
         !policy_of(policy).plan(policy, {}).follows_from_scores())
-      why_not = "its evictions depend on its own attention. Decode again to see them.";
+      why_not = policy.declared != nullptr
+                    ? "the rule of this policy is the engine's. Decode again to see what it evicts."
+                    : "its evictions depend on its own attention. Decode again to see them.";
     wrapped_text_in(palette.warn, "No preview: " + why_not);
   } else if (session.policy().is_of(*session.runs().shown_a()->run)) {
     text_in(palette.muted, "A was decoded under this policy.");

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "app/workspace/pins_json.h"
+#include "engine/core/policy/declared_policy.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
@@ -73,7 +74,9 @@ std::vector<StudyJob> studies_from_json(const json& list, const std::string& fil
 }
 
 json choice_json(const ModelChoice& choice) {
-  return {{"model", choice.model}, {"policy", choice.policy.written()}, {"raw", choice.raw}, {"gates", choice.gates}};
+  json object = {{"model", choice.model}, {"raw", choice.raw}, {"gates", choice.gates}};
+  put_policy(object, choice.policy);
+  return object;
 }
 
 std::vector<ModelChoice> choices_from_json(const json& list, const std::string& file) {
@@ -83,7 +86,7 @@ std::vector<ModelChoice> choices_from_json(const json& list, const std::string& 
   for (const json& value : list) {
     const JsonObject object(value, file, "choices.");
     choices.push_back({.model = object.text("model"),
-                       .policy = PolicySpec::parse(object.text("policy")),
+                       .policy = take_policy(value),
                        .raw = object.boolean_or("raw", true),
                        .gates = some_texts(object, "gates")});
   }

@@ -5,6 +5,7 @@
 
 #include "app/workspace/field_json.h"
 #include "app/workspace/look_scope.h"
+#include "engine/core/policy/declared_policy.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/study/measure/retention_metrics.h"
 
@@ -48,7 +49,7 @@ void forget_what_is_not_seen(WorkspaceState& state) {
 json parameters_json(const WorkspaceState& state) {
   json object = fields_json(state.parameters);
   object["prompt"] = *state.prompt;
-  object["policy"] = state.parameters.policy.written();
+  put_policy(object, state.parameters.policy);
   object["sampling"] = protocol::to_json(state.parameters.sampling);
   return object;
 }
@@ -60,7 +61,7 @@ void read_parameters(const JsonObject& object, WorkspaceState& state) {
   visit_fields(state.parameters, ReadField{json});
   if (std::ranges::count(state.parameters.stop, "") > 0)
     throw Error({.file = json.file(), .where = "parameters.stop", .found = "an empty text"});
-  if (json.has("policy")) state.parameters.policy = PolicySpec::parse(json.text("policy"));
+  if (json.has("policy")) state.parameters.policy = take_policy(json.raw());
   if (!json.has("sampling")) return;
   const JsonObject sampling(json.raw()["sampling"], json.file(), "parameters.sampling.");
   kvscope::visit_fields(state.parameters.sampling, ReadField{sampling});

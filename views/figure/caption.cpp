@@ -5,16 +5,30 @@
 
 #include "engine/core/policy/allocation.h"
 #include "engine/core/policy/density.h"
+#include "engine/core/policy/scorer_text.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::views {
+namespace {
+
+/// That of an engine with its title, which no text of it says.
+std::string policy_of_run(const RunRecord& run) {
+  const PolicySpec& policy = run.policy;
+  return policy.to_string() + (policy.declared == nullptr ? "" : " (" + method_name(policy) + ")");
+}
+
+std::string recorded_by(const RunRecord& run) {
+  return run.recorder.empty() ? "" : ", recorded by " + escape_for_terminal(run.recorder);
+}
+
+}  // namespace
 
 std::string describe_run(const RunRecord& run) {
   std::string text = run.model.name.empty() ? "model" : run.model.name;
   text += " (" + std::to_string(run.evict_at.n_layers()) + " layers × " + std::to_string(run.evict_at.n_kv_heads()) +
-          " KV heads), " + std::to_string(run.n_tokens()) + " tokens, policy " + run.policy.to_string();
+          " KV heads), " + std::to_string(run.n_tokens()) + " tokens, policy " + policy_of_run(run);
   if (const std::string gate = gate_of(run); !gate.empty()) text += " with gate " + gate;
   if (run.chunk > 0) text += ", acting after " + describe_chunk(run.chunk);
   if (const int budget = run.policy.budget_tokens(run.n_positions); budget > 0) {
@@ -30,7 +44,7 @@ std::string describe_run(const RunRecord& run) {
             std::to_string(std::ranges::max(windows)) + ", in no mean)";
   for (const PolicyChange& change : run.changes)
     text += ", changed at query " + std::to_string(change.q) + " to " + change.policy.to_string();
-  return text + ".";
+  return text + recorded_by(run) + ".";
 }
 
 std::string describe_runs(std::span<const RunRecord* const> runs) {
@@ -50,7 +64,7 @@ std::string describe_runs(std::span<const RunRecord* const> runs) {
   for (const RunRecord* run : runs) policies.insert(run->policy.to_string());
   text += " tokens, ";
   text += policies.size() == 1 ? "policy " : std::to_string(policies.size()) + " policies, the first ";
-  return text + first.policy.to_string() + ".";
+  return text + policy_of_run(first) + (same(recorded_by) ? recorded_by(first) : "") + ".";
 }
 
 std::string describe_own_oracle(std::span<const RunRecord* const> runs, Metric metric, std::int32_t q) {

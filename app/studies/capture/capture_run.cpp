@@ -35,7 +35,7 @@ RunRecord failed_run(EngineJob& job, const ModelInfo& model, const RunRequest& r
                      std::string reason) {
   job.progress().say("warning: " + escape_for_terminal(where, 150) + ": " + escape_for_terminal(reason) +
                      "; recorded as failed");
-  RunRecord run = start_record(model, job.asked(request));
+  RunRecord run = start_record(model, job.asked(request), job.offer().recorder());
   finish_run(run, RunStatus::failed, std::move(reason));
   return run;
 }

@@ -1,0 +1,12 @@
+#pragma once
+// Policies that an engine declares, where a command line names one.
+
+#include "app/cli/arguments.h"
+
+namespace kvscope::app {
+
+/// Starts the engine of --engine and asks what it declares, if --policy or --change names a policy with a dot: its text can
+/// only be read against that. What a model adds is asked with the model of the first positional. Throws Error.
+void learn_policies(const Arguments& arguments);
+
+}  // namespace kvscope::app
