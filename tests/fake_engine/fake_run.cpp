@@ -141,11 +141,14 @@ class Player {
     for (int t = 0; t < n; ++t) scores[t] = score(layer, head, t, pieces_[t]);
     std::vector<std::int32_t> evict_at(n);
     std::vector<Contest> contests;
-    policy_lifetimes(request_.policy, n_positions_, scores, n, evict_at, &contests);
+    const RetentionPlan plan = policy_of(request_.policy).plan(request_.policy, {});
+    const bool by_engine = !plan.follows_from_scores() && plan.source == ScoreSource::engine;
+    policy_lifetimes(by_engine ? own_rule() : request_.policy, n_positions_, scores, n, evict_at, &contests);
+    if (by_engine) contests.clear();  // its rule has none to show
 
     const int window = request_.policy.geometry(n_positions_).window;
-    const PolicyInfo* info = find_policy(request_.policy.name);
-    for (int& t = scored_[row]; info && info->needs_scorer && t < n - window; ++t) {
+    const bool has_scores = policy_of(request_.policy).info.needs_scorer || plan.source == ScoreSource::engine;
+    for (int& t = scored_[row]; has_scores && t < n - window; ++t) {
       facts.scores.push_back({layer, head, t, scores[t]});
     }
     auto& sent = sent_.row(layer, head);
@@ -160,6 +163,13 @@ class Player {
       contests[i].kv_head = static_cast<std::int16_t>(head);
       facts.contests.push_back(contests[i]);
     }
+  }
+
+  /// What this engine does under a policy whose rule is its own.
+  PolicySpec own_rule() const {
+    const RetentionGeometry geometry = request_.policy.geometry(n_positions_);
+    return PolicySpec::parse("top-k:budget=" + std::to_string(geometry.budget()) + ",sinks=" +
+                             std::to_string(geometry.n_sink) + ",window=" + std::to_string(geometry.window));
   }
 
   HeadSeries<float> mass() const {

@@ -9,6 +9,8 @@
 //   --once FILE        ... unless FILE exists; makes it
 //   --gate KIND,THRESHOLD,WINDOW[,DELAY]
 //                      say so of a gate of the model
+//   --declare RULE     declare the policy fake.RULE, whose rule is none or top_k; repeatable
+//   --offer JSON       take these fields up into the greeting: name, serves, default_policy ...
 //   --fail load|run    answer that request with an error; load:TEXT and run:TEXT if its path or policy has that text
 //   --hang             greet, then answer nothing, not even quit
 
@@ -31,13 +33,16 @@
 #include <thread>
 #include <vector>
 
+#include "engine/core/policy/declared_policy.h"
 #include "engine/core/protocol/channel.h"
+#include "engine/core/protocol/engine_offer.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/version.h"
 #include "tests/fake_engine/fake_eval.h"
 #include "tests/fake_engine/fake_model.h"
 #include "tests/fake_engine/fake_run.h"
+#include "tests/support/declarations.h"
 
 namespace kvscope::fake {
 namespace {
@@ -47,6 +52,8 @@ struct Options {
   int die_at_token = -1;
   std::string once, fail;
   GatesOfModel gates;
+  std::vector<const DeclaredPolicy*> declared;
+  nlohmann::json offer = nlohmann::json::object();
   bool hang = false, hold = false, late_progress = false;
 };
 
@@ -84,6 +91,12 @@ Options parse(int argc, char** argv) {
       options.once = argv[++i];
     } else if (word == "--gate" && value) {
       options.gates.scorers.push_back(gate_of(argv[++i]));
+    } else if (word == "--declare" && value) {
+      const std::string rule = argv[++i];
+      options.declared.push_back(declare_policy(
+          declaration_of_json(test::declared_json(("fake." + rule).c_str(), ("Fake " + rule).c_str(), rule.c_str()))));
+    } else if (word == "--offer" && value) {
+      options.offer = nlohmann::json::parse(argv[++i]);
     } else if (word == "--fail" && value) {
       options.fail = argv[++i];
     } else {
@@ -100,7 +113,10 @@ class Server {
   Server(const Options& options, Channel& channel) : options_(options), channel_(channel) {}
 
   int serve() {
-    channel_.write(protocol::hello(version(), "none", false, "cpu (fake)"));
+    nlohmann::json hello = protocol::hello(version(), "none", false, "cpu (fake)");
+    hello.update(protocol::to_json(protocol::EngineOffer{.policies = options_.declared}));
+    hello.update(options_.offer);
+    channel_.write(hello);
     std::thread reader([this] { read(); });
     reader.detach();  // it ends with the process; nothing else may end it while it waits in read()
     while (true) {
@@ -199,6 +215,8 @@ class Server {
       hooks.scorer = {"kvpop_mlstm", 64, model_.scorer};
       if (const GateOfModel* gate = options_.gates.scorer(policy.info.gates))
         hooks.scorer = {gate->kind, 1, "a gate of numbers"};
+      if (request.policy.declared != nullptr)
+        hooks.scorer = {.kind = "", .delay = 0, .text = "scores of the fake engine"};
     }
     RunRequest with_gates = request;
     with_gates.policy = policy_on(request.policy, {model_.n_layers, model_.n_kv_heads, {}}, options_.gates);

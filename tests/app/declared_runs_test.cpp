@@ -1,0 +1,172 @@
+// Runs under policies that an engine declares: command line, window, traces that are opened without the engine.
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/record/command_line.h"
+#include "engine/core/trace/trace_file.h"
+#include "tests/app/process.h"
+#include "tests/app/program.h"
+#include "tests/app/window_driver.h"
+#include "tests/support/skip.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+namespace {
+
+std::string engine() {
+  return fake(R"(--declare none --declare top_k --offer '{"name": "fake.engine 1.0", )"
+              R"("default_policy": "fake.none:keep=50%"}')");
+}
+constexpr const char* kPrompt =
+    "the cache keeps 12 34 56 and forgets the rest of what it read a while ago, word by word ";
+
+std::string prompt() {
+  std::string text;
+  for (int i = 0; i < 6; ++i) text += kPrompt;
+  return text;
+}
+
+Result run_fake(const std::string& policy, std::vector<std::string> more = {}, const std::string& command = engine()) {
+  std::vector<std::string> words = {
+      "run",  sample_model().string(), "--engine", command, "--quiet", "--prompt", prompt(), "--policy",
+      policy, "--max-tokens",          "12"};
+  words.insert(words.end(), more.begin(), more.end());
+  return kvscope_run(words);
+}
+
+std::filesystem::path trace_of(const TemporaryFolder& folder, const std::string& policy, const std::string& name) {
+  const auto path = folder / name;
+  const Result result = run_fake(policy, {"--trace", path.string()});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return path;
+}
+
+/// One line that names the problem.
+void check_refused(const Result& result, int exit_code, const std::string& part) {
+  CHECK(result.exit_code == exit_code);
+  CHECK_THAT(result.err, Contains(part));
+  CHECK(count_lines(result.err) == 1);
+}
+
+}  // namespace
+
+TEST_CASE("kvscope policies --engine lists what the engine declares, with title, definition and parameters") {
+  const Result list = kvscope_run({"policies", "--engine", engine()});
+  INFO(list.err);
+  CHECK(list.exit_code == 0);
+  CHECK_THAT(list.out, Contains("kvpop") && Contains("declared by fake.engine 1.0:") && Contains("fake.top_k") &&
+                           Contains("Fake top_k"));
+  const Result page = kvscope_run({"policies", "fake.none", "--engine", engine()});
+  CHECK_THAT(page.out, Contains("Keeps the tokens that the engine likes most.") && Contains("mix=0.5") &&
+                           Contains("The rule is the engine's"));
+  const Result lines = kvscope_run({"policies", "fake.top_k", "--engine", engine(), "--json"});
+  const json object = json::parse(lines.out);
+  CHECK(object["engine"] == "fake.engine 1.0");
+  CHECK(object["parameters"].size() == 7);
+  CHECK_FALSE(kvscope_run({"policies"}).out.find("fake") != std::string::npos);
+  check_refused(kvscope_run({"policies", "fake.none"}), 1, "no policy named");
+}
+
+TEST_CASE("A run under a declared policy is traced, and its trace opens, merges and is exported without the engine") {
+  const TemporaryFolder folder;
+  const std::string rule = GENERATE("none", "top_k");
+  const auto path = trace_of(folder, "fake." + rule + ":keep=25%,mix=0.75,pooling=mean", "a.h5");
+  const RunRecord run = load_trace(path, 0);
+  CHECK(run.recorder == "fake.engine 1.0");
+  REQUIRE(run.policy.declared != nullptr);
+  CHECK(run.policy.to_string() ==
+        "fake." + rule + ":keep=0.25,sinks=2,window=8,mix=0.75,read=0.25,pooling=mean,decay=0");
+  CHECK(run.asked->engine.empty());  // no trace says how an engine is started
+  CHECK_THAT(command_line(run), Contains(" --engine COMMAND"));
+
+  const Result inspected = kvscope_run({"inspect", path.string(), "--run", "0", "--json"});
+  CHECK_THAT(inspected.out, Contains("\"recorder\":\"fake.engine 1.0\"") && Contains("Fake " + rule));
+  const auto merged = folder / "merged.h5";
+  const Result merge = kvscope_run({"merge", path.string(), "-o", merged.string(), "--copy"});
+  INFO(merge.err);
+  CHECK(merge.exit_code == 0);
+  CHECK(load_trace(merged, 0).policy == run.policy);
+  CHECK(load_trace(merged, 0).recorder == run.recorder);
+  for (const char* name : {"a.csv", "a.nc"}) {
+    const Result exported = kvscope_run({"export", merged.string(), "-o", (folder / name).string()});
+    INFO(exported.err);
+    CHECK(exported.exit_code == 0);
+  }
+  const Result preview = kvscope_run({"what-if", path.string(), "fake." + rule + ":keep=20%,mix=0.75,pooling=mean"});
+  if (rule == "top_k") {
+    INFO(preview.err);
+    CHECK(preview.exit_code == 0);
+    check_refused(kvscope_run({"what-if", path.string(), "fake.top_k:keep=20%"}), 2, "mix: 0.5");
+  } else {
+    check_refused(preview, 2, "a policy whose rule is the engine's");
+  }
+}
+
+TEST_CASE("What an engine does not offer is refused in one line before it is asked") {
+  const TemporaryFolder folder;
+  check_refused(run_fake("fake.none:mix=7"), 1, "policy fake.none: mix: \"7\"");
+  check_refused(run_fake("fake.other"), 1, "no policy named \"fake.other\"");
+  check_refused(run_fake("fake.none", {}, fake()), 1, "no policy named \"fake.none\"");
+  const std::string offer = fake(R"(--declare none --offer '{"name": "small 1", "serves": ["run"], )"
+                                 R"("builtin_policies": ["streaming"]}')");
+  check_refused(run_fake("h2o", {}, offer), 1, "The engine (small 1) cannot run KVScope's policy h2o.");
+  check_refused(run_fake("streaming", {"--output-error"}, offer), 1,
+                "The engine (small 1) cannot measure the output error.");
+  check_refused(kvscope_run({"score", sample_model().string(), "--text", "a b c", "--engine", offer, "--quiet"}), 1,
+                "The engine (small 1) cannot score a text.");
+  CHECK(run_fake("streaming", {}, offer).exit_code == 0);  // without the oracle, which is only a default
+}
+
+TEST_CASE("An engine whose greeting is not as it must be is refused by the field's name") {
+  const auto refused = [](const std::string& offer, const std::string& part) {
+    INFO(offer);
+    check_refused(kvscope_run({"policies", "--engine", fake("--offer '" + offer + "'")}), 3, part);
+  };
+  refused(R"({"serves": "run"})", "serves");
+  refused(R"({"serves": [7]})", "serves");
+  refused(R"({"name": 7})", "name");
+  refused(R"({"builtin_policies": ["best"]})", "builtin_policies");
+  refused(R"({"default_policy": "fake.none"})", "default_policy");
+  refused(R"({"policies": {}})", "policies");
+  refused(R"({"policies": [{"name": "kvpop"}]})", "policies[0].name");
+  refused(R"({"policies": [{"name": "a.b", "title": "T"}]})", "policies[0].definition");
+}
+
+TEST_CASE("A new session starts with the engine's default policy, and a run's command names the engine") {
+  Program program(engine());
+  program.run("model.open", {{"path", sample_model().string()}});
+  poll_until(program.session, [&] {
+    return program.session.engine().state() == app::EngineState::ready && program.session.engine().model().has_value();
+  });
+  CHECK(program.session.parameters().policy.to_string().starts_with("fake.none:keep=0.5"));
+  program.run("prompt.set", {{"text", prompt()}});
+  program.run("run.max_tokens", {{"n", 8}});
+  program.run("run.start");
+  poll_until(program.session, [&] { return !program.session.run_in_progress(); });
+  REQUIRE(program.session.runs().a() != nullptr);
+  const RunRecord& run = *program.session.runs().a()->run;
+  CHECK(run.recorder == "fake.engine 1.0");
+  CHECK_THAT(command_line(run), Contains("--engine") && Contains("--declare none") && !Contains("COMMAND"));
+}
+
+TEST_CASE("The panel offers declared policies under the engine's name, with their parameters as controls") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = engine()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  CHECK(window.text("policy.combo") == "Fake none");
+  window.command("policy.set", {{"policy", "fake.top_k:keep=50%"}});
+  window.frames(3);
+  CHECK(window.text("policy.combo") == "Fake top_k");
+  CHECK(window.text("policy.mix") == "0.50");
+  CHECK(window.text("policy.pooling") == "max");
+  CHECK(window.text("policy.read") == "25 %");
+  window.click("policy.combo");
+  CHECK(window.text_soon("policy.group.engine", "fake") == "fake.engine 1.0");
+  CHECK(window.text("policy.choice.fake.none") == "fake.engine 1.0");
+}
