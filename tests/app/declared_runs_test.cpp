@@ -72,7 +72,7 @@ TEST_CASE("kvscope policies --engine lists what the engine declares, with title,
   check_refused(kvscope_run({"policies", "fake.none"}), 1, "no policy named");
 }
 
-TEST_CASE("A run under a declared policy is traced, and its trace opens, merges and is exported without the engine") {
+TEST_CASE("A run under a declared policy is traced, and its trace opens and is exported without the engine") {
   const TemporaryFolder folder;
   const std::string rule = GENERATE("none", "top_k");
   const auto path = trace_of(folder, "fake." + rule + ":keep=25%,mix=0.75,pooling=mean", "a.h5");
@@ -84,16 +84,10 @@ TEST_CASE("A run under a declared policy is traced, and its trace opens, merges 
   CHECK(run.asked->engine.empty());  // no trace says how an engine is started
   CHECK_THAT(command_line(run), Contains(" --engine COMMAND"));
 
-  const Result inspected = kvscope_run({"inspect", path.string(), "--run", "0", "--json"});
+  const Result inspected = kvscope_run({"inspect", path.string(), "--json"});
   CHECK_THAT(inspected.out, Contains("\"recorder\":\"fake.engine 1.0\"") && Contains("Fake " + rule));
-  const auto merged = folder / "merged.h5";
-  const Result merge = kvscope_run({"merge", path.string(), "-o", merged.string(), "--copy"});
-  INFO(merge.err);
-  CHECK(merge.exit_code == 0);
-  CHECK(load_trace(merged, 0).policy == run.policy);
-  CHECK(load_trace(merged, 0).recorder == run.recorder);
   for (const char* name : {"a.csv", "a.nc"}) {
-    const Result exported = kvscope_run({"export", merged.string(), "-o", (folder / name).string()});
+    const Result exported = kvscope_run({"export", path.string(), "-o", (folder / name).string()});
     INFO(exported.err);
     CHECK(exported.exit_code == 0);
   }

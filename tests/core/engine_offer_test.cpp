@@ -39,7 +39,7 @@ TEST_CASE("An engine's offer is read, printed and held against requests", "[core
         "The engine (test.engine 1) cannot run KVScope's policy kvpop.");
   const PolicySpec old = PolicySpec::parse("t.offer");
   json newer = declared_json("t.offer", "Offer, newer (test)", "top_k");
-  hello["policies"] = {newer};
+  hello["policies"] = json::array({newer});
   CHECK(protocol::why_no_policy(protocol::offer_of_hello(hello), old) ==
         "The engine (test.engine 1) declares another version of t.offer.");
 

@@ -5,6 +5,8 @@
 #include "engine/core/policy/declared_policy.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
+#include "engine/core/trace/trace_live.h"
+#include "engine/core/trace/trace_merge.h"
 #include "tests/core/trace_support.h"
 #include "tests/support/declarations.h"
 #include "tests/support/random_run.h"
@@ -42,7 +44,35 @@ TEST_CASE("A trace keeps the declaration of its policy, whatever the name means 
   CHECK(back.asked->request.policy == run.policy);
 }
 
-TEST_CASE("A damaged declaration in a trace is one line", "[core][declared]") {
+TEST_CASE("Runs of declared policies are captured, resumed and merged", "[trace][declared]") {
+  const ScratchFolder folder;
+  const DeclaredPolicy* declared = declare(declared_json("t.merge", "Merge (test)", "top_k"));
+  std::vector<RunRecord> runs;
+  for (int i = 0; i < 2; ++i) {
+    runs.push_back(random_run(static_cast<std::uint64_t>(i), {.policy = "t.merge:budget=60,window=16"}));
+    runs[static_cast<std::size_t>(i)].prompt_index = i;
+    runs[static_cast<std::size_t>(i)].recorder = "test.engine 1";
+  }
+  for (const bool resume : {false, true}) {
+    TraceWriter writer(folder / "s0.h5", runs[0].model,
+                       {.resume = resume,
+                        .max_runs = 2,
+                        .max_positions = runs[0].n_positions,
+                        .capture = {.n_prompts = 2, .shard = 0, .n_shards = 1, .prompts_hash = "0", .request = ""}});
+    writer.add(runs[resume ? 1 : 0]);
+    if (resume) writer.finish();
+  }
+  const std::vector<std::filesystem::path> shards = {folder / "s0.h5"};
+  merge_traces(shards, folder / "merged.h5", {.copy = true});
+  for (int i = 0; i < 2; ++i) {
+    const RunRecord back = load_trace(folder / "merged.h5", i);
+    CHECK(run_difference(back, runs[static_cast<std::size_t>(i)]) == "");
+    CHECK(back.policy.declared == declared);
+    CHECK(back.recorder == "test.engine 1");
+  }
+}
+
+TEST_CASE("A damaged declaration in a trace is one line", "[trace][declared]") {
   const ScratchFolder folder;
   Declaration declaration = declaration_of_json(declared_json("t.damaged", "Damaged (test)", "none"));
   const std::string field = GENERATE("title", "name", "parameters[3].default", "policy");
