@@ -253,7 +253,7 @@ TEST_CASE("policy: the policy of a run is run again as it was, whatever a gate w
 TEST_CASE("policy: every policy declares itself completely", "[core][policy]") {
   for (const PolicyInfo& info : policy_list()) {
     INFO(info.name);
-    CHECK(find_policy(info) == &info);
+    CHECK(find_policy(info.name) == &info);
     CHECK_FALSE(info.title.empty());
     CHECK_FALSE(info.definition.empty());
     CHECK_NOTHROW(PolicySpec::parse(info.name).geometry(4096));
