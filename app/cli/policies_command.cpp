@@ -104,11 +104,10 @@ int policies(const Arguments& arguments) {
       write_json_line(json);
       continue;
     }
-    if (!is_one && is_declared && std::exchange(is_first, false))
-      std::fputs(
-          (wrapped("\ndeclared by " + (offer.name.empty() ? "the engine" : escape_for_terminal(offer.name)) + ":"))
-              .c_str(),
-          stdout);
+    if (!is_one && is_declared && std::exchange(is_first, false)) {
+      const std::string by = offer.name.empty() ? "the engine" : escape_for_terminal(offer.name);
+      std::fputs(("\n" + wrapped("declared by " + by + ":")).c_str(), stdout);
+    }
     std::fputs((is_one ? page_of(*policy) : line_of(*policy)).c_str(), stdout);
   }
   return 0;

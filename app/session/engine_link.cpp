@@ -353,8 +353,7 @@ bool EngineLink::go_back() {
 // An engine that refuses a folder at first sight has kept its model and answers at once; one that began to read has not.
 void EngineLink::load_failed(const Error& error) {
   load_request_ = -1;
-  state_ = EngineState::ready;
-  progress_ = {};
+  state_ = EngineState::ready, progress_ = {};
   const bool other_gates = loaded_ && loaded_->model == options_.load.model;
   const bool back = go_back();
   messages_.add_banner(

@@ -95,7 +95,7 @@ TEST_CASE("A run under a declared policy is traced, and its trace opens and is e
   if (rule == "top_k") {
     INFO(preview.err);
     CHECK(preview.exit_code == 0);
-    check_refused(kvscope_run({"what-if", path.string(), "fake.top_k:keep=20%"}), 2, "mix: 0.5");
+    check_refused(kvscope_run({"what-if", path.string(), "fake.top_k:keep=20%,mix=0.5"}), 2, "mix: 0.5");
   } else {
     check_refused(preview, 2, "a policy whose rule is the engine's");
   }
@@ -135,7 +135,8 @@ TEST_CASE("A new session starts with the engine's default policy, and a run's co
   Program program(engine());
   program.run("model.open", {{"path", sample_model().string()}});
   poll_until(program.session, [&] {
-    return program.session.engine().state() == app::EngineState::ready && program.session.engine().model().has_value();
+    const app::EngineLink& engine = program.session.engine();
+    return engine.model().has_value() && !engine.is_loading() && !program.session.model().reads_folder();
   });
   CHECK(program.session.parameters().policy.to_string().starts_with("fake.none:keep=0.5"));
   program.run("prompt.set", {{"text", prompt()}});

@@ -65,7 +65,7 @@ void set_text(RunRecord& run, std::string_view text) {
 const std::array<RunText, 14> kRunTexts = {{
     {Dataset::prompt_text_span, text_of<&RunRecord::prompt_text>, set_text<&RunRecord::prompt_text>, ""},
     {Dataset::recorder_span, text_of<&RunRecord::recorder>, set_text<&RunRecord::recorder>, ""},
-    {Dataset::declaration_span, declaration_text, set_declaration, "what an engine can declare"},
+    {Dataset::declaration_span, declaration_text, set_declaration, ""},
     {Dataset::policy_span, [](const RunRecord& run) { return run.policy.to_string(); }, set_policy,
      "a policy of this version"},
     {Dataset::message_span, text_of<&RunRecord::message>, set_text<&RunRecord::message>, ""},
