@@ -16,6 +16,7 @@ namespace kvscope::app {
 // A command is declared here, takes its place in the list, and is defined in a file of its own.
 extern const CommandSpec run_command;
 extern const CommandSpec capture_command;
+extern const CommandSpec import_command;
 extern const CommandSpec merge_command;
 extern const CommandSpec score_command;
 extern const CommandSpec tokenize_command;
@@ -40,10 +41,10 @@ extern const CommandSpec manual_command;
 
 std::span<const CommandSpec* const> command_list() {
   static const CommandSpec* const list[] = {
-      &run_command,     &capture_command,  &merge_command,  &score_command,       &tokenize_command, &inspect_command,
-      &gate_command,    &gates_command,    &figure_command, &heads_command,       &hybrid_command,   &what_if_command,
-      &compare_command, &export_command,   &train_command,  &eval_command,        &sweep_command,    &bench_command,
-      &models_command,  &policies_command, &doctor_command, &completions_command, &manual_command,
+      &run_command,     &capture_command, &import_command,   &merge_command,  &score_command,       &tokenize_command,
+      &inspect_command, &gate_command,    &gates_command,    &figure_command, &heads_command,       &hybrid_command,
+      &what_if_command, &compare_command, &export_command,   &train_command,  &eval_command,        &sweep_command,
+      &bench_command,   &models_command,  &policies_command, &doctor_command, &completions_command, &manual_command,
   };
   return list;
 }
