@@ -7,6 +7,9 @@ if(TARGET kvscope)
           COMPONENT program PATTERN __pycache__ EXCLUDE)
   install(DIRECTORY samples/models/kvscope-tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples/models
           COMPONENT program)
+  # For --engine hf. A wheel has these modules as its package.
+  install(DIRECTORY engine/python/kvscope DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/engine/python
+          PATTERN __pycache__ EXCLUDE)
   install(FILES assets/kvscope.desktop DESTINATION ${CMAKE_INSTALL_DATADIR}/applications)
   install(FILES assets/kvscope.svg DESTINATION ${CMAKE_INSTALL_DATADIR}/icons/hicolor/scalable/apps)
   # The program writes its own manual and completions, from the tables that --help and the parser use.

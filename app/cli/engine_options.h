@@ -8,8 +8,8 @@
 
 namespace kvscope::app {
 
-inline constexpr OptionSpec kEngineOption = {"engine", "COMMAND",
-                                             "start this instead of kvscope-engine, e.g. \"ssh gpu01 kvscope-engine\""};
+inline constexpr OptionSpec kEngineOption = {
+    "engine", "COMMAND", "start this instead of kvscope-engine: \"ssh gpu01 kvscope-engine\", or hf for transformers"};
 inline constexpr OptionSpec kGateOption = {"gate", "PATH|NAME",
                                            "scorer, gate or head directory (kvscope gates); repeatable", true};
 inline constexpr OptionSpec kOracleOption = {"oracle", "SPEC",

@@ -16,6 +16,7 @@
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/shell_quote.h"
 
 namespace kvscope::app {
 namespace {
@@ -29,7 +30,22 @@ bool has(const std::string& line, const char* part) { return line.find(part) != 
 
 constexpr const char* kEnded = "ended";  // the one event that is ours
 
+/// "hf", or "hf --method my.py:mine": the engine in Python over transformers. It needs a Python that has them; the modules of
+/// the engine came with this program, or are installed there.
+std::vector<std::string> python_engine_argv(const std::string& arguments) {
+  const char* asked = std::getenv("KVSCOPE_PYTHON");
+  const std::string python = asked != nullptr && *asked != '\0' ? shell_quote(asked) : "python3";
+  const std::vector<std::string> shell = {"/bin/sh", "-c", "exec " + python + " -m kvscope.engine" + arguments};
+  std::string path = shipped_folder("engine/python");
+  if (path.empty()) return shell;
+  if (const char* more = std::getenv("PYTHONPATH"); more != nullptr && *more != '\0') path += ":" + std::string(more);
+  std::vector<std::string> argv = {"/usr/bin/env", "PYTHONPATH=" + path};
+  argv.insert(argv.end(), shell.begin(), shell.end());
+  return argv;
+}
+
 std::vector<std::string> engine_argv(const std::string& command) {
+  if (command == "hf" || command.starts_with("hf ")) return python_engine_argv(command.substr(2));
   if (!command.empty()) return {"/bin/sh", "-c", command};
   // Its libraries cannot be found from there, which they say in words of their own.
   [[maybe_unused]] const auto here = std::filesystem::current_path();

@@ -55,8 +55,8 @@ std::chrono::milliseconds default_patience();
 class EngineClient {
  public:
   struct Options {
-    /// Goes through /bin/sh -c, so that "ssh gpu01 kvscope-engine" and "cd x && ./engine" both work; empty:
-    /// kvscope-engine beside this executable.
+    /// Goes through /bin/sh -c, so that "ssh gpu01 kvscope-engine" and "cd x && ./engine" both work. "hf" and "hf OPTIONS":
+    /// the engine in Python, run by $KVSCOPE_PYTHON or python3. Empty: kvscope-engine beside this executable.
     std::string command;
     std::function<void()> wake;  // called from the reader's thread after new events
     /// Sees each event first, in the reader's thread; true: taken.

@@ -70,6 +70,24 @@ TEST_CASE("What the start of a child costs its parent does not grow with the mem
   CHECK(held.back() == 1);
 }
 
+TEST_CASE("The engine hf is the one in Python, with its options and its modules") {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path python = folder / "a python", noted = folder / "noted";
+  std::ofstream(python) << "#!/bin/sh\nprintf '%s\\n' \"$*\" \"$PYTHONPATH\" > " << noted << "\nexec " << fake()
+                        << "\n";
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const test::Variable asked("KVSCOPE_PYTHON", python.string());
+  {
+    EngineClient client({.command = "hf --method my.py:mine"});
+    CHECK(wait_for(client, "hello")["version"] == protocol::kVersion);
+  }
+  std::ifstream file(noted);
+  std::string arguments, path;
+  std::getline(file, arguments), std::getline(file, path);
+  CHECK(arguments == "-m kvscope.engine --method my.py:mine");
+  CHECK(std::filesystem::exists(std::filesystem::path(path.substr(0, path.find(':'))) / "kvscope" / "engine.py"));
+}
+
 TEST_CASE("An engine greets, serves requests by id and quits with its client") {
   pid_t pid;
   {

@@ -3,9 +3,11 @@
 
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,22 @@ inline const std::vector<std::string> kWholeModel = {"config.json", "tokenizer.j
                                                      "model.safetensors"};
 /// run() of kvscope with these words.
 Result kvscope_run(const std::vector<std::string>& words);
+
+/// A variable of this process' environment, as it was again at the end.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { old_ ? ::setenv(name_, old_->c_str(), 1) : ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
 
 /// Removed with all that is in it.
 class TemporaryFolder {

@@ -17,22 +17,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A variable of the environment, as it was again at the end.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { old_ ? ::setenv(name_, old_->c_str(), 1) : ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
-
 struct Program : test::Program {
   Program() {
     session.runs().put_back({.id = 1, .run = std::make_shared<RunRecord>(test::random_run(3)), .own = true});
@@ -48,7 +32,7 @@ struct Program : test::Program {
 
 TEST_CASE("A dialog that saves begins where a file was saved or opened last, before that in the person's documents") {
   const test::TemporaryFolder home, other;
-  const Variable at_home("HOME", home.path().string()), config("XDG_CONFIG_HOME", (home / "config").string());
+  const test::Variable at_home("HOME", home.path().string()), config("XDG_CONFIG_HOME", (home / "config").string());
   CHECK(documents_folder() == home.path());
   fs::create_directories(home / "config");
   std::ofstream(home / "config/user-dirs.dirs") << "# of a desktop\nXDG_MUSIC_DIR=\"$HOME\"\n"
@@ -72,7 +56,7 @@ TEST_CASE("A dialog that saves begins where a file was saved or opened last, bef
 
 TEST_CASE("A picture that no program takes to the clipboard is a notice, which ends by itself") {
   const test::TemporaryFolder state;
-  const Variable no_programs("PATH", state.path().string()), at_home("XDG_STATE_HOME", state.path().string());
+  const test::Variable no_programs("PATH", state.path().string()), at_home("XDG_STATE_HOME", state.path().string());
   Program program;
   program.commands.execute("figure.copy");
   program.settle();
@@ -84,7 +68,7 @@ TEST_CASE("A picture that no program takes to the clipboard is a notice, which e
 TEST_CASE("The sample prompts are looked for once, and a model's folder when another one is asked about") {
   const auto before = sample_prompts(true);
   const test::TemporaryFolder empty, model;
-  const Variable nowhere("KVSCOPE_SAMPLES", empty.path().string());
+  const test::Variable nowhere("KVSCOPE_SAMPLES", empty.path().string());
   CHECK(sample_prompts(true) == before);
   Program program;
   CHECK(program.session.model().has_folder(model.path().string()));
