@@ -76,6 +76,7 @@ TEST_CASE("Each bad declaration is refused in one line that names its field", "[
       {"title", set("title", "")},
       {"title", set("title", std::string(61, 'x'))},
       {"title", set("title", "two\nlines")},
+      {"title", set("title", "not \x9c UTF-8")},
       {"definition", drop("definition")},
       {"definition", set("definition", std::string(2001, 'x'))},
       {"evicted", set("evicted", json::array())},

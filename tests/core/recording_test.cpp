@@ -143,6 +143,19 @@ TEST_CASE("A recording that lies or has no end is refused with the message and t
   CHECK_THAT(line([](Messages& m) { m[1] = m[2]; }), Contains("expected done"));
 }
 
+TEST_CASE("A file of another kind is no recording, in one line", "[core][recording]") {
+  const ScratchFolder folder;
+  const auto line = [&](const char* name, const std::string& bytes) {
+    std::ofstream(folder / name, std::ios::binary) << bytes;
+    return error_of([&] { protocol::read_recording(folder / name); });
+  };
+  CHECK_THAT(line("a.txt", "some notes of a person"), Contains("a.txt: not a recording; expected a .kvs file"));
+  CHECK_THAT(line("a.kvs", ""), Contains("a.kvs: message 1: the end of the file; expected hello"));
+  CHECK_THAT(line("a.npz", "PK\x03\x04 and so on"),
+             Contains("a recording as arrays") && Contains("kvscope.Recording.load"));
+  CHECK_THAT(error_of([&] { protocol::read_recording(folder / "none.kvs"); }), Contains("none.kvs"));
+}
+
 TEST_CASE("Of 1,000 damaged recordings each is refused in one line or is a whole run", "[core][recording]") {
   const ScratchFolder folder;
   const std::filesystem::path whole = write(folder / "whole.kvs", messages_of(recorded_run()));

@@ -10,6 +10,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/text.h"
+#include "engine/core/support/utf8.h"
 
 namespace kvscope {
 namespace {
@@ -28,6 +29,15 @@ bool made_of(std::string_view text, std::initializer_list<std::string_view> sets
   return std::ranges::all_of(text, [&](char c) {
     return std::ranges::any_of(sets, [c](std::string_view set) { return set.find(c) != std::string_view::npos; });
   });
+}
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    if (!c.valid) return false;
+    at += c.length;
+  }
+  return true;
 }
 
 bool is_lower(char c) { return kLower.find(c) != std::string_view::npos; }
@@ -53,8 +63,8 @@ class Fields {
     if (text.empty() && !may_be_empty) fail(key, "an empty text", "a text");
     if (text.size() > max_bytes)
       fail(key, std::to_string(text.size()) + " bytes", "at most " + std::to_string(max_bytes));
-    if (std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-      fail(key, in_quotes(text), "one line without control characters");
+    if (!is_utf8(text) || std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+      fail(key, in_quotes(text), "one line of UTF-8 without control characters");
     return text;
   }
   std::string line_or_empty(const char* key) const { return has(key) ? line(key, kMaxText, true) : ""; }

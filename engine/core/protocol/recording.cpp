@@ -17,6 +17,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::string_view kStream = "engine stream";  // what a Channel calls its file
+
 /// The messages of a file, one after the other.
 class Recording {
  public:
@@ -36,6 +38,7 @@ class Recording {
   }
   /// Says at which message of the file the reader is.
   std::string place() const { return "message " + std::to_string(n_messages_); }
+  bool at_first() const { return n_messages_ <= 1; }
 
  private:
   std::optional<json> read() {
@@ -111,9 +114,17 @@ RunRecord read_recording(const std::filesystem::path& path, const RecordingProgr
   } catch (const Error& error) {
     if (error.code() == ExitCode::cancelled) throw;
     Error::Parts parts = error.parts();
+    if (recording.at_first() && parts.file == kStream) {  // its first bytes are no message
+      const bool is_arrays = path.extension() == ".npz";
+      throw Error({.file = path.string(),
+                   .found = is_arrays ? "a recording as arrays" : "not a recording",
+                   .expected = "a .kvs file",
+                   .hint = is_arrays ? "kvscope.Recording.load(\"a.npz\").save(\"a.kvs\") in Python writes one"
+                                     : "docs/protocol.md describes it"});
+    }
     std::string where = recording.place();
     for (const std::string& part : {parts.file, parts.where})
-      if (!part.empty() && part != "engine stream") where += ", " + part;
+      if (!part.empty() && part != kStream) where += ", " + part;
     throw Error({.file = path.string(),
                  .where = std::move(where),
                  .found = std::move(parts.found),
