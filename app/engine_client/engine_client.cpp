@@ -150,8 +150,9 @@ int EngineClient::next_id() {
   return next_id_++;
 }
 
-void EngineClient::request_with_id(const protocol::Request& request, int id) {
-  nlohmann::json message = protocol::to_json(request, id);
+void EngineClient::request_with_id(const protocol::Request& request, int id) { send(protocol::to_json(request, id)); }
+
+void EngineClient::send(nlohmann::json message) {
   {
     const std::scoped_lock lock(mutex_);
     if (ended_) return;

@@ -76,6 +76,8 @@ class EngineClient {
   /// Reserves an id, for a caller that must know it before the request is on its way.
   int next_id();
   void request_with_id(const protocol::Request& request, int id);
+  /// A message as it is, with a type that protocol::Request may not have: how an engine is tried.
+  void send(nlohmann::json message);
   void cancel(int target_id);
   /// All events that have come; never waits.
   std::vector<nlohmann::json> take_events();
