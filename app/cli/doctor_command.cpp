@@ -8,9 +8,11 @@
 #include <filesystem>
 
 #include "app/cli/arguments.h"
+#include "app/cli/doctor_conformance.h"
 #include "app/cli/engine_options.h"
 #include "app/cli/output.h"
 #include "app/support/paths.h"
+#include "app/support/usage.h"
 #include "app/window/glfw_window.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
@@ -23,6 +25,11 @@ using nlohmann::ordered_json;
 
 constexpr OptionSpec kDoctorOptions[] = {
     kEngineOption,
+    {"conformance", "", "run the engine against the protocol (docs/protocol.md)"},
+    {"model", "MODEL", "with --conformance: the model to load (the sample model)"},
+    kGateOption,
+    kDeviceOption,
+    kDtypeOption,
     {"json", "", "one object: ok, checks"},
 };
 
@@ -115,6 +122,10 @@ void add_engine_checks(const Arguments& arguments, ordered_json& checks) {
 }
 
 int doctor(const Arguments& arguments) {
+  if (arguments.has("conformance")) return doctor_conformance(arguments);
+  for (const char* option : {"model", "gate"}) {
+    if (arguments.has(option)) usage_error(dashed(option), "given without --conformance");
+  }
   ordered_json checks = ordered_json::array();
   checks.push_back(check_display());
   add_font_checks(checks);
@@ -145,11 +156,13 @@ int doctor(const Arguments& arguments) {
 
 extern const CommandSpec doctor_command = {
     "doctor",
-    "[--engine COMMAND] [--json]",
-    "check this machine: what works and what is missing",
+    "[--engine COMMAND] [--conformance [--model MODEL]] [--json]",
+    "check this machine, or whether an engine keeps the protocol",
     "Checks display and OpenGL, fonts, HDF5, disk, samples, the engine and its devices. Exit code 3 if something is "
-    "missing.",
-    "  kvscope doctor",
+    "missing. With --conformance, it runs an engine against the protocol instead: greeting, runs, cancel, errors, "
+    "lifetimes, oracle, services. One line per check: ok, fails or not served. Exit code 3 if a check fails.",
+    "  kvscope doctor\n"
+    "  kvscope doctor --conformance --engine \"python -m kvscope.engine\" --model smollm2-135m",
     {0, 0},
     kDoctorOptions,
     doctor};
