@@ -167,7 +167,10 @@ class Families(unittest.TestCase):
             "top-k:budget=20,sinks=2,window=6",
             hooks=Hooks(None, next_policy=lambda: texts.pop(0) if texts else None),
         )
-        self.assertEqual([e["policy"] for e in events if e["type"] == "policy"], ["top-k:budget=12,sinks=2,window=6"])
+        self.assertEqual(
+            [e["policy"] for e in events if e["type"] == "policy"],
+            ["top-k:budget=12,sinks=2,window=6,decay=1,stride=1"],
+        )
         self.assertEqual(sum(e["type"] == "log" for e in events), 2)
         kept = (lifetimes(events, model, 48) > 47).sum(-1)
         np.testing.assert_array_equal(kept, 12)

@@ -99,10 +99,13 @@ class Texts(unittest.TestCase):
     def test_round_trip(self):
         for text, canonical in (
             ("full", "full"),
-            ("top-k:window=16,budget=32", "top-k:budget=32,sinks=4,window=16"),
-            ("top-k:keep=25%,decay=1", "top-k:keep=0.25,sinks=4,window=64"),
-            ("top-k:compression=4x", "top-k:compression=4x,sinks=4,window=64"),
-            ("threshold:threshold=-1e-3", "threshold:threshold=-0.001,sinks=4,window=64"),
+            ("top-k:window=16,budget=32", "top-k:budget=32,sinks=4,window=16,decay=1,stride=1"),
+            ("top-k:keep=25%,decay=1", "top-k:keep=0.25,sinks=4,window=64,decay=1,stride=1"),
+            ("top-k:compression=4x", "top-k:compression=4x,sinks=4,window=64,decay=1,stride=1"),
+            (
+                "threshold:threshold=-1e-3",
+                "threshold:threshold=-0.001,strict=0,sinks=4,window=64,read=0,pool=0,drop=0.1,observe=256",
+            ),
         ):
             spec = parse_policy(text, BUILTIN)
             self.assertEqual(spec.text(), canonical)

@@ -94,7 +94,8 @@ class Parameter:
 @dataclass(frozen=True)
 class Policy:
     """A policy as it is declared. `rule` says whether scores decide every eviction ("top_k", "threshold") or not
-    ("none"); `quiet` are parameters of KVScope's own policy that this engine runs at their default only."""
+    ("none"); `quiet` are parameters of KVScope's own policy that this engine runs at their default only, and `order` is
+    that of the canonical text, which has some of them; empty: that of `parameters`."""
 
     name: str
     title: str
@@ -106,6 +107,7 @@ class Policy:
     evicted: str = ""
     kept: str = ""
     quiet: Mapping[str, str] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raises ValueError for a declaration that the program would refuse."""
@@ -123,6 +125,9 @@ class Policy:
             raise ValueError(f"policy {self.name}: parameters {names}")
         for parameter in self.parameters:
             parameter.check()
+            is_count = parameter.kind == "tokens" and not parameter.share
+            if parameter.name in ("budget", "sinks", "window") and not is_count:
+                raise ValueError(f"policy {self.name}: {parameter.name} of kind {parameter.kind}, not tokens")
 
     def declaration(self) -> dict:
         """The policy as the greeting has it."""
@@ -156,8 +161,11 @@ class PolicySpec:
     def text(self) -> str:
         """The canonical text: parse_policy() of it gives the same."""
         parts = []
-        for parameter in self.policy.parameters:
-            if parameter.name == "budget" and self.budget is not None:
+        for name in self.policy.order or [parameter.name for parameter in self.policy.parameters]:
+            parameter = self.policy.parameter(name)
+            if parameter is None:
+                parts.append(f"{name}={self.policy.quiet[name]}")
+            elif parameter.name == "budget" and self.budget is not None:
                 kind, value = self.budget
                 parts.append(
                     {"tokens": "budget=%s", "keep": "keep=%s", "compression": "compression=%sx"}[kind]
@@ -235,6 +243,7 @@ BUILTIN = (
             "beta": "20",
             "safeguard": "0.2",
         },
+        order=("budget", "sinks", "window", "decay", "stride"),
     ),
     Policy(
         "threshold",
@@ -251,6 +260,7 @@ BUILTIN = (
             "drop": "0.1",
             "observe": "256",
         },
+        order=("threshold", "strict", "sinks", "window", "read", "pool", "drop", "observe"),
     ),
 )
 """Those of KVScope's own policies that this engine runs. Their declarations are the program's."""
