@@ -48,6 +48,13 @@ class Presses(unittest.TestCase):
             )
         return np.array(out)
 
+    def test_declarations(self):
+        """Names that mean something to the program (window of LUKVPress) are declared as others, and reach the press."""
+        for policy in self.catalog.policies:
+            policy.check()
+        press = next(p for p in self.catalog.presses if p.press.__name__ == "LUKVPress")
+        self.assertIn("window_tokens", [p.name for p in press.policy.parameters])
+
     def test_kept_sets(self):
         for text, press in (
             ("KnormPress:compression_ratio=0.25", kvpress.KnormPress(0.25)),

@@ -10,6 +10,7 @@ import importlib.metadata
 import inspect
 import sys
 import typing
+from dataclasses import replace
 from typing import Any
 
 from .errors import KvscopeError, one_line
@@ -58,6 +59,11 @@ def _ratio() -> Parameter:
     return Parameter("compression_ratio", "real", 0.5, 0, 0.99, "Share of the tokens that are evicted.")
 
 
+_DECLARED = {name: f"{name}_tokens" for name in ("budget", "sinks", "window")}
+"""Names that mean something to the program, which an argument of a press may not mean."""
+_ARGUMENT = {declared: name for name, declared in _DECLARED.items()}
+
+
 def _parameter(press: type, name: str, default: Any, annotation: Any) -> Parameter | None:
     """None for an argument that keeps its default."""
     if _is_press(annotation):
@@ -90,7 +96,7 @@ class Press:
             self.refusal = f"it needs {', '.join(missing)}, which no parameter can name"
         self._inner = {name: hints.get(name) for name, p in found.items() if p is not None and p.choices == INNER}
         self._own = set(found)
-        parameters = {name: p for name, p in found.items() if p is not None}
+        parameters = {name: replace(p, name=_DECLARED.get(name, name)) for name, p in found.items() if p is not None}
         if (
             self._inner
             and press.__name__ != "DMSPress"
@@ -121,7 +127,8 @@ class Press:
         if self.refusal:
             raise KvscopeError(f"{self.press.__name__} cannot run here: {self.refusal}", file="kvpress")
         try:
-            return self._make({p.name: self._value(p, values.get(p.name, p.default)) for p in self.policy.parameters})
+            kwargs = {p.name: self._value(p, values.get(p.name, p.default)) for p in self.policy.parameters}
+            return self._make({_ARGUMENT.get(name, name): value for name, value in kwargs.items()})
         except Exception as error:
             raise KvscopeError(one_line(error), file="kvpress", where=self.press.__name__) from None
 
