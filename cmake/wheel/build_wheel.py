@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """build_wheel.py BUILD TORCH OUTPUT: packs a build with KVSCOPE_STATIC as a wheel. Called by ./setup --wheel.
 
-TORCH is the folder of the torch that the engine was built against; the wheel asks for the same minor version. The platform
-tag names the newest glibc that any file needs. The same build gives the same bytes.
+The wheel is the package of engine/python, with the program in its folder `bin`. TORCH is the folder of the torch that the
+engine was built against; the extra `engine` asks for the same minor version. The platform tag names the newest glibc that
+any file needs. The same build gives the same bytes.
 """
 import os
 import re
@@ -10,10 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent.parent
+PYTHON = SOURCE / "engine/python"
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 # Debian's packages whose code or fonts are in the wheel, by archive, library or file: their terms go with it.
 SHIPPED = """libhdf5-dev libaec-dev zlib1g-dev libutf8proc-dev libcairo2-dev libpixman-1-dev libfontconfig-dev
@@ -36,7 +39,34 @@ def newest_glibc(files):
     return max(versions)
 
 
+def copy_modules(package):
+    """Those of engine/python, which `import kvscope` finds."""
+    package.mkdir(parents=True, exist_ok=True)
+    for file in sorted((PYTHON / "kvscope").iterdir()):
+        if file.suffix == ".py" or file.name == "py.typed":
+            shutil.copy(file, package)
+
+
+def metadata(version, torch):
+    """The text of METADATA without the description. Requirements and extras are those of engine/python/pyproject.toml; the
+    extra `engine` brings the LibTorch that kvscope-engine was built against."""
+    project = tomllib.loads((PYTHON / "pyproject.toml").read_text())["project"]
+    lines = [f"Requires-Python: {project['requires-python']}"]
+    lines += [f"Requires-Dist: {need}" for need in project["dependencies"]]
+    for extra, needs in {"engine": [f"torch=={torch}.*"], **project["optional-dependencies"]}.items():
+        lines += [f"Provides-Extra: {extra}", *(f'Requires-Dist: {need}; extra == "{extra}"' for need in needs)]
+    return (HERE / "METADATA.in").read_text().replace("@VERSION@", version).replace("@REQUIRES@", "\n".join(lines))
+
+
+def entry_points():
+    """Those of the pure wheel, and `kvscope`. In the pure wheel that name would hide the program of another installation."""
+    scripts = tomllib.loads((PYTHON / "pyproject.toml").read_text())["project"]["scripts"]
+    scripts = {"kvscope": "kvscope.program:main", **scripts}
+    return "[console_scripts]\n" + "".join(f"{name} = {where}\n" for name, where in scripts.items())
+
+
 def copy_files(package):
+    copy_modules(package)
     (package / "lib/x11").mkdir(parents=True)
     shutil.copy(LIBRARIES / "libglfw.so.3", package / "lib")
     for name in X11:
@@ -47,7 +77,6 @@ def copy_files(package):
         for name in names:
             shutil.copy(Path("/usr/share/fonts") / folder / name, fonts)
     shutil.copy(HERE / "fonts.conf", fonts)
-    shutil.copy(HERE / "__main__.py", package)
 
 
 def write_metadata(build, info, version, torch, platform):
@@ -58,10 +87,9 @@ def write_metadata(build, info, version, torch, platform):
         shutil.copy(f"/usr/share/doc/{package}/copyright", info / "licenses" / package)
     imgui = re.search(r"^KVSCOPE_IMGUI:PATH=(.*)$", (build / "CMakeCache.txt").read_text(), re.M)[1]
     shutil.copy(Path(imgui) / "LICENSE.txt", info / "licenses/imgui")
-    metadata = (HERE / "METADATA.in").read_text().replace("@VERSION@", version).replace("@TORCH@", torch)
-    (info / "METADATA").write_text(metadata + (SOURCE / "README.md").read_text())
+    (info / "METADATA").write_text(metadata(version, torch) + (SOURCE / "README.md").read_text())
     (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: kvscope\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n")
-    (info / "entry_points.txt").write_text("[console_scripts]\nkvscope = kvscope.__main__:main\n")
+    (info / "entry_points.txt").write_text(entry_points())
 
 
 def main(build, torch, output):

@@ -14,7 +14,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 HAS_TORCH = all(importlib.util.find_spec(name) is not None for name in ("torch", "transformers"))
 HAS_KVPRESS = HAS_TORCH and importlib.util.find_spec("kvpress") is not None
-needs_torch = unittest.skipUnless(HAS_TORCH, "needs torch and transformers: pip install 'kvscope[hf]'")
+needs_torch = unittest.skipUnless(HAS_TORCH, "needs torch and transformers: pip install 'kvscope[torch]'")
 needs_kvpress = unittest.skipUnless(HAS_KVPRESS, "needs kvpress: pip install 'kvscope[kvpress]'")
 
 if HAS_TORCH:

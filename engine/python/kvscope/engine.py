@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         import torch
         import transformers
     except ImportError as error:
-        print(f"error: {error}; hint: pip install 'kvscope[hf]'", file=sys.stderr)
+        print(f"error: {error}; hint: pip install 'kvscope[torch]'", file=sys.stderr)
         return 1
     from . import __version__, attention
     from .catalog import Catalog

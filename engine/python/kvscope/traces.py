@@ -13,8 +13,6 @@ from __future__ import annotations
 import builtins
 import json
 import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from functools import cached_property
@@ -22,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from . import program
 from .errors import KvscopeError
 from .wire import NEVER, UNDECIDED
 
@@ -43,7 +42,9 @@ def _h5py() -> Any:
     try:
         import h5py
     except ImportError:
-        raise KvscopeError("h5py is not installed", file="kvscope.open", hint="pip install 'kvscope[traces]'") from None
+        raise KvscopeError(
+            "h5py is not installed", file="kvscope.open", hint="pip install 'kvscope[notebook]'"
+        ) from None
     return h5py
 
 
@@ -157,7 +158,9 @@ class Run:
         try:
             import xarray
         except ImportError:
-            raise KvscopeError("xarray is not installed", file="to_xarray", hint="pip install xarray") from None
+            raise KvscopeError(
+                "xarray is not installed", file="to_xarray", hint="pip install 'kvscope[notebook]'"
+            ) from None
         dims = ("layer", "kv_head", "token")
         data = {"evict_at": (dims, self.evict_at), "id": (("token",), self.ids), "logprob": (("token",), self.logprobs)}
         data.update({name: (dims, self.series(name)) for name in _HEAD_SERIES if f"heads/{name}" in self._file})
@@ -233,28 +236,15 @@ class Trace:
 
     def inspect(self) -> dict:
         """What `kvscope inspect --json` prints. Raises KvscopeError without the program."""
-        return json.loads(program("inspect", self.path, "--json"))
+        return json.loads(program.run("inspect", self.path, "--json"))
 
     def figure(self, preset: str, *arguments: str) -> Figure:
         """A figure of the program, by the name of a preset (`kvscope figure --list`), with more of its arguments."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "figure.svg")
-            program("figure", "--preset", preset, self.path, "-o", path, "--no-data", *arguments)
+            program.run("figure", "--preset", preset, self.path, "-o", path, "--no-data", *arguments)
             with builtins.open(path, encoding="utf-8") as file:
                 return Figure(file.read())
-
-
-def program(*arguments: str) -> str:
-    """Runs the `kvscope` program: KVSCOPE names it, else it is looked for in PATH. Returns what it prints. Raises
-    KvscopeError with the program's own line."""
-    name = os.environ.get("KVSCOPE") or shutil.which("kvscope")
-    if not name:
-        raise KvscopeError("the program kvscope is not in PATH", hint="set KVSCOPE to where it is")
-    out = subprocess.run([name, *arguments], capture_output=True, text=True)
-    if out.returncode != 0:
-        lines = [line for line in out.stderr.splitlines() if line.strip()] or ["no message"]
-        raise KvscopeError(lines[-1].removeprefix("error: "), file="kvscope " + arguments[0])
-    return out.stdout
 
 
 def open(path: str | os.PathLike) -> Trace:  # noqa: A001  (the name that people expect: kvscope.open)
