@@ -68,6 +68,11 @@ class Cbor(unittest.TestCase):
                 cbor.loads(bytes.fromhex(text))
             self.assertIn(why, caught.exception.line(), text)
 
+    def test_any_text(self):
+        half = bytes.fromhex("61e2")
+        self.assertEqual(cbor.loads(half, any_text=True), "\ufffd")
+        self.assertEqual(cbor.loads(bytes.fromhex("63e282ac"), any_text=True), "\u20ac")
+
     def test_damaged(self):
         good, dice = wire.frame({"type": "x", "a": [1, 2.5, {"b": b"abc", "c": "d"}], "n": -7}), random.Random(1)
         for _ in range(2000):

@@ -79,8 +79,8 @@ def dumps(value: Any) -> bytes:
 
 
 class _Reader:
-    def __init__(self, data: bytes):
-        self.data, self.at = data, 0
+    def __init__(self, data: bytes, any_text: bool = False):
+        self.data, self.at, self.errors = data, 0, "replace" if any_text else "strict"
         self.elements = self.text_bytes = 0
 
     def take(self, n: int) -> bytes:
@@ -133,7 +133,7 @@ class _Reader:
         if self.text_bytes > MAX_TEXT_BYTES:
             raise _bad(f"a message with more than {MAX_TEXT_BYTES} bytes of text")
         try:
-            return self.take(n).decode("utf-8")
+            return self.take(n).decode("utf-8", self.errors)
         except UnicodeDecodeError:
             raise _bad("a text that is not UTF-8") from None
 
@@ -159,9 +159,10 @@ class _Reader:
         return struct.unpack(code, self.take(size))[0]
 
 
-def loads(data: bytes) -> Any:
-    """The value of these bytes, all of them. Raises KvscopeError for anything else."""
-    reader = _Reader(data)
+def loads(data: bytes, any_text: bool = False) -> Any:
+    """The value of these bytes, all of them. Raises KvscopeError for anything else. any_text: bytes of a text that are
+    not UTF-8 become U+FFFD; kvscope-engine sends an answer that ends inside a character."""
+    reader = _Reader(data, any_text)
     value = reader.value(0)
     if reader.at != len(data):
         raise _bad(f"a message with {len(data) - reader.at} bytes after its value")

@@ -85,8 +85,9 @@ def frame(message: Mapping[str, Any]) -> bytes:
     return struct.pack("<I", len(body)) + body
 
 
-def read_frame(stream: BinaryIO) -> dict | None:
-    """The next message of a stream, or None at its end. Raises KvscopeError for a torn or malformed one."""
+def read_frame(stream: BinaryIO, any_text: bool = False) -> dict | None:
+    """The next message of a stream, or None at its end. Raises KvscopeError for a torn or malformed one. any_text: as
+    for cbor.loads."""
     head = _exactly(stream, 4)
     if not head:
         return None
@@ -100,7 +101,7 @@ def read_frame(stream: BinaryIO) -> dict | None:
     body = _exactly(stream, size)
     if len(body) < size:
         raise _torn()
-    message = cbor.loads(body)
+    message = cbor.loads(body, any_text)
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise KvscopeError("a message without a type", file="message", expected='a map with "type"', code=RESOURCE)
     return message
@@ -125,8 +126,8 @@ def _exactly(stream: BinaryIO, n: int) -> bytes:
 class Channel:
     """One end of a conversation. Any thread may send; one thread reads."""
 
-    def __init__(self, source: BinaryIO, sink: BinaryIO):
-        self._source, self._sink, self._lock = source, sink, threading.Lock()
+    def __init__(self, source: BinaryIO, sink: BinaryIO, any_text: bool = False):
+        self._source, self._sink, self._lock, self._any_text = source, sink, threading.Lock(), any_text
 
     def send(self, message: Mapping[str, Any]) -> None:
         data = frame(message)
@@ -135,4 +136,4 @@ class Channel:
             self._sink.flush()
 
     def read(self) -> dict | None:
-        return read_frame(self._source)
+        return read_frame(self._source, self._any_text)
