@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import tiny  # noqa: F401  (the path)
 
 import kvscope
@@ -194,10 +195,52 @@ class Traces(unittest.TestCase):
         self.assertGreater(len(figure.svg), 1000)
         self.assertIn("runs", self.trace.inspect())
 
+    def test_neither_trace_nor_study(self):
+        with tempfile.TemporaryDirectory() as folder:
+            import h5py
+
+            path = os.path.join(folder, "a.h5")
+            h5py.File(path, "w").close()
+            for name, why in ((path, "neither"), (__file__, "expected a trace"), (path + "x", "no such file")):
+                with self.assertRaises(KvscopeError) as caught:
+                    kvscope.open(name)
+                self.assertIn(why, caught.exception.line())
+
     def test_no_such_figure(self):
         with self.assertRaises(KvscopeError) as caught:
             self.trace.figure("no-such-figure")
         self.assertIn("no-such-figure", caught.exception.line())
+
+
+@unittest.skipUnless(importlib.util.find_spec("h5py"), "needs h5py")
+class Studies(Folder):
+    """A study as kvscope writes one (docs/reference/studies.md)."""
+
+    def test_study(self):
+        import h5py
+
+        path = self.folder / "s.h5"
+        with h5py.File(path, "w", track_order=True) as file:
+            file.attrs.update(format=np.bytes_("kvscope-study"), version=1, kind=np.bytes_("sweep"))
+            file["request"], file["facts"] = np.bytes_('{"a": 1}'), np.bytes_('{"program": "kvscope"}')
+            points = file.create_group("point", track_order=True)
+            points["policy"] = np.array([b"full", b"streaming"])
+            points["nll"] = np.array([2.5, np.nan])
+            points["nll"].attrs.update(units=np.bytes_("nats/token"), meaning=np.bytes_("mean"))
+            file["array/piece_nll"] = np.arange(6.0).reshape(2, 3)
+            file["array/piece_nll"].attrs["axes"] = np.array([b"point", b"piece"])
+        with kvscope.open(path) as study:
+            self.assertEqual((study.kind, len(study), study.columns), ("sweep", 2, ["policy", "nll"]))
+            self.assertEqual((study.request, study.facts["program"]), ({"a": 1}, "kvscope"))
+            self.assertEqual(study.meaning("nll"), "mean (nats/token)")
+            self.assertEqual(study.axes("piece_nll"), ["point", "piece"])
+            self.assertEqual(study.array("piece_nll").shape, (2, 3))
+            with self.assertRaises(KvscopeError) as caught:
+                study.column("x")
+            self.assertIn("policy, nll, piece_nll", caught.exception.line())
+            if importlib.util.find_spec("pandas"):
+                table = study.to_pandas()
+                self.assertEqual((list(table.columns), table.policy[1]), (["policy", "nll"], "streaming"))
 
 
 if __name__ == "__main__":

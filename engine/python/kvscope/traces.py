@@ -10,18 +10,16 @@ trace.figure("kvpop-fig6")
 
 from __future__ import annotations
 
-import builtins
-import json
 import os
-import tempfile
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from . import program
 from .errors import KvscopeError
+from .h5_file import H5File, open_h5, text_of
+from .studies import Study
 from .wire import NEVER, UNDECIDED
 
 _HEAD_SERIES = (
@@ -36,20 +34,6 @@ _HEAD_SERIES = (
     "group_damage",
     "eviction_verdict",
 )
-
-
-def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise KvscopeError(
-            "h5py is not installed", file="kvscope.open", hint="pip install 'kvscope[notebook]'"
-        ) from None
-    return h5py
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 class Run:
@@ -184,32 +168,14 @@ class Run:
         )
 
 
-class Figure:
-    """A figure of the program, shown inline by a notebook."""
+class Trace(H5File):
+    """A trace that is open for reading. It is a sequence of runs."""
 
-    def __init__(self, svg: str):
-        self.svg = svg
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-
-class Trace:
-    """A trace that is open for reading. It is a sequence of runs, and a context."""
-
-    def __init__(self, path: str | os.PathLike):
-        self.path = os.fspath(path)
-        if not os.path.isfile(self.path):
-            raise KvscopeError("no such file", file=self.path)
-        try:
-            self._file = _h5py().File(self.path, "r")
-        except OSError as error:
-            raise KvscopeError(str(error)[:120], file=self.path, expected="a trace (HDF5)") from None
-        if _text(self._file.attrs.get("format", b"")) != "kvscope-trace":
-            self._file.close()
-            raise KvscopeError("no trace of KVScope", file=self.path, expected="a file that kvscope has written")
+    def __init__(self, file: Any, path: str | os.PathLike):
+        super().__init__(file, path)
         self.version = int(self._file.attrs["version"])
-        self.model = {name: _text(v) if isinstance(v, bytes) else v for name, v in self._file["model"].attrs.items()}
+        facts = self._file["model"].attrs
+        self.model = {name: text_of(v) if isinstance(v, bytes) else np.asarray(v).item() for name, v in facts.items()}
 
     def __len__(self) -> int:
         return int(self._file["committed"][()])
@@ -222,31 +188,16 @@ class Trace:
     def __iter__(self) -> Iterator[Run]:
         return (self[i] for i in range(len(self)))
 
-    def __enter__(self) -> "Trace":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<kvscope trace {self.path}: {self.model.get('name', '?')}, {len(self)} runs>"
 
-    def close(self) -> None:
-        self._file.close()
 
-    def inspect(self) -> dict:
-        """What `kvscope inspect --json` prints. Raises KvscopeError without the program."""
-        return json.loads(program.run("inspect", self.path, "--json"))
-
-    def figure(self, preset: str, *arguments: str) -> Figure:
-        """A figure of the program, by the name of a preset (`kvscope figure --list`), with more of its arguments."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "figure.svg")
-            program.run("figure", "--preset", preset, self.path, "-o", path, "--no-data", *arguments)
-            with builtins.open(path, encoding="utf-8") as file:
-                return Figure(file.read())
-
-
-def open(path: str | os.PathLike) -> Trace:  # noqa: A001  (the name that people expect: kvscope.open)
-    """Opens a trace for reading. Raises KvscopeError in one line for a file that is none."""
-    return Trace(path)
+def open(path: str | os.PathLike) -> Trace | Study:  # noqa: A001  (the name that people expect: kvscope.open)
+    """Opens a trace or a study for reading. Raises KvscopeError in one line for a file that is neither."""
+    file, found = open_h5(path)
+    if found == "kvscope-trace":
+        return Trace(file, path)
+    if found == "kvscope-study":
+        return Study(file, path)
+    file.close()
+    raise KvscopeError("neither a trace nor a study of KVScope", file=os.fspath(path))
