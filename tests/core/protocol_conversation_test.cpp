@@ -131,6 +131,11 @@ RunRequest run_request_from_json(const json& message) {
 
 }  // namespace
 
+TEST_CASE("An answer that ends inside a character is UTF-8 in its end's event", "[core][protocol]") {
+  const RunEnded cut{RunStatus::complete, {}, "caf\xc3"};
+  CHECK(protocol::to_json(cut, 1)["text"] == "caf\uFFFD");
+}
+
 TEST_CASE("conversation: a run told through a pipe is the same run", "[core][protocol]") {
   const std::string policy = GENERATE("full", "streaming:window=16", "threshold:window=16,threshold=0.2",
                                       "kvpop:budget=50,window=16,decay=0.999,stride=2");

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "engine/core/protocol/fields.h"
+#include "engine/core/support/plain_text.h"
 
 namespace kvscope::protocol {
 
@@ -165,7 +166,8 @@ OracleFacts oracle_facts_from_json(const json& event, const ModelInfo& model) {
 }
 
 json to_json(const RunEnded& ended, int id) {
-  return done(id, {{"status", to_string(ended.status)}, {"timings", to_json(ended.timings)}, {"text", ended.text}});
+  return done(
+      id, {{"status", to_string(ended.status)}, {"timings", to_json(ended.timings)}, {"text", plain_text(ended.text)}});
 }
 
 RunEnded run_ended_from_json(const json& event) {
