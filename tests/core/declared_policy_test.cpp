@@ -118,7 +118,7 @@ TEST_CASE("Each bad declaration is refused in one line that names its field", "[
     json object = declared_json("t.bad", "Bad (test)", "top_k");
     bad.spoil(object);
     const std::string line = refusal(object);
-    CAPTURE(line, bad.field, object.dump());
+    CAPTURE(line, bad.field, object.dump(-1, ' ', false, json::error_handler_t::replace));
     CHECK_THAT(line, Contains(std::string(": ") + bad.field + ":"));
     CHECK(line.find('\n') == std::string::npos);
   }
