@@ -5,6 +5,7 @@
 
 #include "app/conformance/checks.h"
 #include "engine/core/policy/declared_policy.h"
+#include "engine/core/policy/policy.h"
 #include "engine/core/policy/run_problems.h"
 #include "engine/core/support/text.h"
 
@@ -74,7 +75,7 @@ PolicySpec evicting_policy(const Subject& subject) {
     if (one.needs_scores && !one.finds_threshold && (has_gate || !is_own)) return one.policy;
   }
   for (const RuleCase& one : cases)
-    if (one.policy.name == "streaming") return one.policy;
+    if (!one.needs_scores && !policy_of(one.policy).plan(one.policy, {}).keeps_everything()) return one.policy;
   throw NotServed("The engine runs no policy with a rule of KVScope's that evicts.");
 }
 

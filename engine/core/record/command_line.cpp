@@ -68,12 +68,17 @@ std::string option_line(const RunRequest& request) {
   return line;
 }
 
-std::string command_line(const std::string& model, const Asked& asked) {
+namespace {
+
+/// `engine` as it is to be read, empty for KVScope's own.
+std::string line_of(const std::string& model, const Asked& asked, const std::string& engine) {
   if (!fits(asked)) return "";
   RunRequest request = asked.request;
   const bool by_ids = names_ids(asked);
   if (by_ids) request.raw = true, request.chat = {};  // no template is written: the command has the tokens
-  std::string line = "kvscope run " + shell_quote(model) + " " + option_line(request);
+  std::string line = "kvscope run " + shell_quote(model);
+  if (!engine.empty()) line += " --engine " + engine;
+  line += " " + option_line(request);
   if (by_ids) {
     line += " --prompt-ids " + numbers(request.prompt_ids);
   } else if (!request.messages.empty()) {
@@ -81,23 +86,36 @@ std::string command_line(const std::string& model, const Asked& asked) {
   } else {
     line += " --prompt " + shell_quote(request.prompt);
   }
-  if (request.answer_ids && !request.answer_ids->empty()) line += " --answer-ids " + numbers(*request.answer_ids);
+  if (asked.request.answer_ids && !asked.request.answer_ids->empty())
+    line += " --answer-ids " + numbers(*asked.request.answer_ids);
   if (by_ids && !request.prompt.empty()) line += " --title " + shell_quote(request.prompt);
   for (const GateRef& gate : asked.gates)
     if (!gate.given.empty()) line += " --gate " + shell_quote(gate.given);
-  if (!asked.engine.empty()) line += " --engine " + shell_quote(asked.engine);
   return line;
 }
 
-std::string command_line(const RunRecord& run) {
+std::string line_of(const RunRecord& run, const std::string& engine) {
   if (run.asked == nullptr) return "";
-  std::string line = command_line(run.model.path, *run.asked);
+  std::string line = line_of(run.model.path, *run.asked, engine);
   if (line.empty()) return line;
   for (const PolicyChange& change : run.changes)
     if (std::ranges::count(run.asked->request.changes, change) == 0) line += change_option(change);
-  // Which command starts it where the run was recorded, no trace says.
-  if (!run.recorder.empty() && run.asked->engine.empty()) line += " --engine COMMAND";
   return line;
+}
+
+}  // namespace
+
+std::string command_line(const std::string& model, const Asked& asked) {
+  return line_of(model, asked, asked.engine.empty() ? "" : shell_quote(asked.engine));
+}
+
+std::string command_line_in_trace(const RunRecord& run) {
+  return line_of(run, run.recorder.empty() ? "" : "COMMAND");  // which one was there, no trace says
+}
+
+std::string command_line(const RunRecord& run) {
+  if (run.asked == nullptr || run.asked->engine.empty()) return command_line_in_trace(run);
+  return line_of(run, shell_quote(run.asked->engine));
 }
 
 bool has_command(const RunRecord& run) { return run.asked != nullptr && fits(*run.asked); }

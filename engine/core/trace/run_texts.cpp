@@ -69,7 +69,7 @@ const std::array<RunText, 14> kRunTexts = {{
     {Dataset::policy_span, [](const RunRecord& run) { return run.policy.to_string(); }, set_policy,
      "a policy of this version"},
     {Dataset::message_span, text_of<&RunRecord::message>, set_text<&RunRecord::message>, ""},
-    {Dataset::command_line_span, [](const RunRecord& run) { return command_line(run); }, nullptr, ""},
+    {Dataset::command_line_span, command_line_in_trace, nullptr, ""},
     {Dataset::started_utc_span, text_of<&RunRecord::started_utc>, set_text<&RunRecord::started_utc>, ""},
     {Dataset::policy_json_span, [](const RunRecord& run) { return policy_json(run.policy, run.n_positions).dump(); },
      nullptr, ""},
