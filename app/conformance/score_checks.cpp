@@ -13,6 +13,7 @@ namespace kvscope::app::conformance {
 namespace {
 
 constexpr int kScoreNew = 24;
+constexpr double kAfterNearTies = 0.1;
 
 struct Scored {
   RecordedRun run;
@@ -37,14 +38,14 @@ Scored score_of_run(Subject& subject, const PolicySpec& policy) {
 }
 
 /// Of every token but the first, and their mean.
-void require_logprobs(const Subject& subject, const Scored& scored) {
+void require_logprobs(const Scored& scored, double tolerance) {
   double sum = 0;
   for (int i = 1; i < scored.n(); ++i) {
     const double found = scored.score.logprobs[static_cast<std::size_t>(i)];
     const double wanted = scored.run.run.logprobs[static_cast<std::size_t>(i)];
     require(found <= 1e-3, "score: the log-probability of token " + std::to_string(i) + " is " + number_text(found, 4) +
                                "; expected 0 or less");
-    require(std::isnan(wanted) || std::abs(found - wanted) <= subject.tolerance() * (1 + std::abs(wanted)),
+    require(std::isnan(wanted) || std::abs(found - wanted) <= tolerance * (1 + std::abs(wanted)),
             "score: the log-probability of token " + std::to_string(i) + " is " + number_text(found, 4) +
                 "; the run of the same tokens has " + number_text(wanted, 4));
     sum -= found;
@@ -59,14 +60,15 @@ std::string dense_score(Subject& subject) {
   if (!subject.runs("full")) throw NotServed("The engine does not run the policy full.");
   const Scored scored = score_of_run(subject, PolicySpec::parse("full"));
   require(scored.score.dense, "score: dense is false under a full cache");
-  require_logprobs(subject, scored);
+  require_logprobs(scored, subject.tolerance());
   return std::to_string(scored.n()) + " log-probabilities as in the run";
 }
 
 /// density of each head against the lifetimes of the run.
 std::string kept_tokens(Subject& subject) {
   const Scored scored = score_of_run(subject, evicting_policy(subject));
-  require_logprobs(subject, scored);
+  // Rounding may decide between two scores that are almost equal, and with it what later queries see.
+  require_logprobs(scored, kAfterNearTies);
   require(!scored.score.dense, "score: dense is true, but tokens were evicted");
   const RunRecord& run = scored.run.run;
   const HeadMap kept = head_metric(run, Metric::density, scored.n() - 1);
