@@ -162,6 +162,8 @@ def any_scores(talk, event: dict) -> None:
 def note_shape(talk, event: dict) -> None:
     if "model" in event:
         talk.kept.update(layers=event["model"]["n_layers"], heads=event["model"]["n_kv_heads"])
+    if "policies" in event:  # they replace those of the greeting
+        declares_scored(talk, event)
 
 
 # Steps, tokens and their order.
