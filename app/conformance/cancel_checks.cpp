@@ -18,8 +18,6 @@ constexpr int kAfterTokens = 3;
 constexpr int kMostNew = 1500, kLeastNew = 200;
 constexpr double kSeconds = 10;
 
-json cancel_of(int id) { return protocol::to_json(protocol::Request(protocol::CancelRequest{id}), 0); }
-
 int length_of(const RecordedRun& base) {
   const double step = base.run.timings.decode_s / std::max(1, base.run.timings.decode_steps);
   return static_cast<int>(std::clamp(kSeconds / std::max(step, 1e-4), double{kLeastNew}, double{kMostNew}));
@@ -32,7 +30,7 @@ std::string in_mid_run(Subject& subject) {
   int n_steps = 0;
   const RecordedRun cut = record(subject, request, [&](const json& event) {
     if (event.value("type", "") == "step" && ++n_steps == kAfterTokens + 1)
-      subject.talk.steer(cancel_of(subject.talk.current()));
+      subject.talk.steer(protocol::CancelRequest{subject.talk.current()});
   });
   const int n_new = cut.run.n_tokens() - cut.run.prompt_len;
   require(cut.run.status == RunStatus::cancelled, "a run that was cancelled after " + std::to_string(kAfterTokens) +
@@ -47,7 +45,7 @@ std::string in_mid_run(Subject& subject) {
 std::string too_late(Subject& subject) {
   const RunRequest request = subject.request(subject.base_policy(), kBasePrompt, 2);
   record(subject, request);
-  subject.talk.steer(cancel_of(subject.talk.current()));
+  subject.talk.steer(protocol::CancelRequest{subject.talk.current()});
   const RecordedRun next = record(subject, request);
   require(next.run.status == RunStatus::complete, "a cancel of a request that had ended stopped the next one: status " +
                                                       std::string(to_string(next.run.status)));

@@ -184,6 +184,9 @@ std::string Conversation::quit() {
   }
 }
 
-void Conversation::steer(json message) { send(message); }
+void Conversation::steer(const protocol::Request& request) {
+  json message = protocol::to_json(request, 0);
+  send(message);
+}
 
 }  // namespace kvscope::app::conformance

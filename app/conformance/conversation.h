@@ -32,7 +32,7 @@ class Conversation {
   /// The same where only `error` will do. Checks that it says something, in one line, with a code.
   Error refused(nlohmann::json message, const std::string& what);
   /// For requests without an answer: `cancel` and `policy`.
-  void steer(nlohmann::json message);
+  void steer(const protocol::Request& request);
   /// Asks the engine to end, and returns how it did: "exit code 0". Throws Failure if it does not end in time.
   std::string quit();
   /// The request that is under way, for a handler.

@@ -98,10 +98,6 @@ std::string by_declaration(Subject& subject, const DeclaredPolicy& policy) {
   return found.run.policy.to_string() + ": " + std::to_string(count_evictions(found.run)) + " evictions";
 }
 
-json policy_of_run(int id, const PolicySpec& policy) {
-  return protocol::to_json(protocol::Request(protocol::PolicyRequest{id, policy.written()}), 0);
-}
-
 /// A smaller budget from the middle of a run on.
 std::string change_in_mid_run(Subject& subject) {
   subject.need("policy");
@@ -114,7 +110,7 @@ std::string change_in_mid_run(Subject& subject) {
   int n_steps = 0;
   const RecordedRun found = record(subject, request, [&](const json& event) {
     if (event.value("type", "") == "step" && ++n_steps == 3)
-      subject.talk.steer(policy_of_run(subject.talk.current(), smaller));
+      subject.talk.steer(protocol::PolicyRequest{subject.talk.current(), smaller.written()});
   });
   require(found.run.changes.size() == 1, "a request policy in mid-run: " + std::to_string(found.run.changes.size()) +
                                              " events policy; expected one" +

@@ -22,8 +22,6 @@ using nlohmann::json;
 
 namespace {
 
-const DeclaredPolicy* declare(const json& object) { return declare_policy(declaration_of_json(object)); }
-
 struct Bad {
   const char* field;  // that the message names
   std::function<void(json& object)> spoil;

@@ -17,12 +17,6 @@ using namespace kvscope::test;
 using Catch::Matchers::Contains;
 using nlohmann::json;
 
-namespace {
-
-const DeclaredPolicy* declare(const json& object) { return declare_policy(declaration_of_json(object)); }
-
-}  // namespace
-
 TEST_CASE("A trace keeps the declaration of its policy, whatever the name means when it is opened",
           "[core][declared]") {
   const ScratchFolder folder;

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/core/policy/declared_policy.h"
+
 namespace kvscope::test {
 
 /// A policy of tests: under a budget, by the rule ("none", "top_k").
@@ -65,6 +67,11 @@ inline nlohmann::json declared_json(const char* name, const char* title, const c
              {"min", 0},
              {"max", 100},
              {"definition", "Something else than KVScope's decay."}}}}};
+}
+
+/// The policy of a declaration, as an engine's greeting would have it.
+inline const DeclaredPolicy* declare(const nlohmann::json& object) {
+  return declare_policy(declaration_of_json(object));
 }
 
 }  // namespace kvscope::test

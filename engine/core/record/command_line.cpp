@@ -86,8 +86,7 @@ std::string line_of(const std::string& model, const Asked& asked, const std::str
   } else {
     line += " --prompt " + shell_quote(request.prompt);
   }
-  if (asked.request.answer_ids && !asked.request.answer_ids->empty())
-    line += " --answer-ids " + numbers(*asked.request.answer_ids);
+  if (request.answer_ids && !request.answer_ids->empty()) line += " --answer-ids " + numbers(*request.answer_ids);
   if (by_ids && !request.prompt.empty()) line += " --title " + shell_quote(request.prompt);
   for (const GateRef& gate : asked.gates)
     if (!gate.given.empty()) line += " --gate " + shell_quote(gate.given);

@@ -173,7 +173,7 @@ class Plain:
     def attend(self, call: Call) -> torch.Tensor:
         n, m = call.q.shape[1], call.k.shape[1]
         k_pos = torch.arange(m, device=call.q.device)
-        return attend(call.q, call.k, call.v, call.scores, k_pos[m - n :], k_pos)
+        return call.attend(k_pos[m - n :], k_pos)
 
 
 def _forward(
