@@ -104,6 +104,23 @@ TEST_CASE("A text that is changed from outside while it has the keyboard is the 
   CHECK(desk.field.text().empty());
 }
 
+TEST_CASE("A field that lost the keyboard draws a shorter text in a new width") {
+  Desk desk;
+  desk.look.read_only = GENERATE(false, true);
+  desk.field.set_text(kText + "\n" + kText);
+  desk.focus();
+  desk.tap(ImGuiKey_End, ImGuiMod_Ctrl);
+  desk.tap(ImGuiKey_Escape);
+  REQUIRE_FALSE(desk.field.focused());
+  desk.field.set_text("short");
+  desk.look.size.x = 200;
+  desk.draw();
+  const ImGuiInputTextState& state = ImGui::GetCurrentContext()->InputTextState;
+  CHECK(state.TextLen == 5);
+  CHECK(state.GetCursorPos() <= 5);
+  CHECK(desk.seen() == "short");
+}
+
 TEST_CASE("Escape leaves a field with what was typed, and what is typed then is not for it") {
   Desk desk(GENERATE(TextField::Lines::one, TextField::Lines::many));
   desk.focus();

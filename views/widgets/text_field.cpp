@@ -27,6 +27,22 @@ int resize(ImGuiInputTextCallbackData* data) {
   return 0;
 }
 
+/// Gives InputText the text that `id` has from now on. It clamps the cursor itself only in a field that has the keyboard, but draws
+/// the cursor also in one that had it and changes its width; there it would read after the end of a shorter text.
+void take_change(ImGuiID id, const std::string& text, bool read_only) {
+  ImGuiInputTextState* state = ImGui::GetInputTextState(id);
+  if (!state) return;
+  const int end = static_cast<int>(text.size());
+  if (!read_only && (state->Flags & ImGuiInputTextFlags_ReadOnly) == 0) {
+    state->ReloadUserBufAndKeepSelection();
+    state->ReloadSelectionStart = std::min(state->ReloadSelectionStart, end);
+    state->ReloadSelectionEnd = std::min(state->ReloadSelectionEnd, end);
+  } else {  // InputText has no copy of a text that is read only
+    state->TextLen = end;
+    state->CursorClamp();
+  }
+}
+
 /// A dialog or a menu is open.
 bool is_popup_open() { return ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel); }
 
@@ -86,12 +102,7 @@ bool TextField::draw_input(const TextFieldLook& look, ImVec2 size, std::string& 
   ImGuiContext& g = *ImGui::GetCurrentContext();
   const std::string label = "##" + std::string(look.item);
   const ImGuiID id = ImGui::GetID(label.c_str());
-  if (std::exchange(changed_outside_, false)) {
-    // Of a text that is read only InputText has no copy.
-    ImGuiInputTextState* state = ImGui::GetInputTextState(id);
-    if (state && !read_only && (state->Flags & ImGuiInputTextFlags_ReadOnly) == 0)
-      state->ReloadUserBufAndKeepSelection();
-  }
+  if (std::exchange(changed_outside_, false)) take_change(id, text, read_only);
   // Escape would bring back the text as it was when the field took the keyboard.
   if (g.ActiveId == id && (is_popup_open() || ImGui::IsKeyPressed(ImGuiKey_Escape))) ImGui::ClearActiveID();
   // Ctrl+Enter is a shortcut of the window; InputText would give the keyboard away.
