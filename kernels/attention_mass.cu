@@ -20,7 +20,7 @@ constexpr int kLanesPerKey = 8;                    // lanes that share a key
 constexpr int kKeys = kSlots * kLanesPerKey / 32;  // slots of a lane: first + 4 k + lane / 8
 constexpr int kSumThreads = 128;
 constexpr int kLastThreads = 256;
-constexpr int kMaxBlocks = 256;  // of a KV head (sum) or of all (last); then blocks take several tiles
+constexpr int kMaxBlocks = 256;  // of a KV head (sum, mean) or of all (last); then blocks take several tiles
 
 /// Slot k of this lane.
 __device__ inline int slot_of(int first_slot, int k) {
@@ -85,7 +85,7 @@ __device__ void group_mass(const AttentionMassArgs& args, const Scores& scores, 
   }
 }
 
-// Rule sum. A block of four warps takes 64 slots of a KV head (blockIdx.y) at a time.
+// Rules sum and mean. A block of four warps takes 64 slots of a KV head (blockIdx.y) at a time.
 template <typename T, int kHeadDim, class Scores>
 __global__ void __launch_bounds__(kSumThreads) sum_kernel(AttentionMassArgs args, Scores scores) {
   constexpr int kWarps = kSumThreads / 32;
@@ -108,8 +108,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_kernel(AttentionMassArgs args
     for (int k = 0; k < kKeys; ++k) {
       if (threadIdx.x % kLanesPerKey != 0 || position[k] < 0) continue;
       const int slot = slot_of(first, k);
-      const float mean = mass[k] / group_size;
-      priority[slot] = position[k] == newest ? mean : priority[slot] + mean;
+      priority[slot] = priority_after(args.rule, priority[slot], mass[k] / group_size, position[k], newest);
     }
   }
 }
@@ -163,7 +162,7 @@ void cuda::attention_mass(const AttentionMassArgs& args, Stream stream) {
   dispatch_dtype(args.cache.dtype, [&]<typename T>() {
     dispatch_head_dim("attention_mass", args.cache.head_dim, [&]<int kHeadDim>() {
       dispatch_soft_cap(args.scale, args.soft_cap, 1, [&]<class Scores>(const Scores& scores) {
-        if (args.rule == MassRule::sum) {
+        if (args.rule != MassRule::last) {
           const dim3 grid(blocks(kSumThreads / 32 * kSlots), args.cache.n_kv_heads);
           launch_dependent(sum_kernel<T, kHeadDim, Scores>, grid, kSumThreads, 0, stream, args, scores);
         } else {

@@ -59,10 +59,10 @@ void tile_mass(const AttentionMassArgs& args, std::int32_t begin) {
     const std::int64_t row = slot_row(cache, head);
     for_each_occupied(cache, head, begin, end_of(head), [&](int i, std::int32_t slot) {
       of_layer[slot - begin] += mass[i];
-      if (args.rule != MassRule::sum) return;
+      if (args.rule == MassRule::last) return;
       const float mean = mass[i] / static_cast<float>(args.n_heads / cache.n_kv_heads);
       float& priority = cache.slot_priority[row + slot];
-      priority = cache.slot_position[row + slot] == *args.position ? mean : priority + mean;
+      priority = priority_after(args.rule, priority, mean, cache.slot_position[row + slot], *args.position);
     });
   }
   if (args.rule != MassRule::last) return;

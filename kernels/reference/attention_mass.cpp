@@ -38,11 +38,11 @@ void attention_mass(const AttentionMassArgs& args) {
       if (!is_occupied(cache, head, slot)) continue;
       const double mass = group_mass(args, head, slot);
       of_layer += mass;
-      if (args.rule != MassRule::sum) continue;
+      if (args.rule == MassRule::last) continue;
       float& priority = cache.slot_priority[first_slot_of(cache, head) + slot];
-      const bool is_new = cache.slot_position[first_slot_of(cache, head) + slot] == *args.position;
-      const double mean = mass / (args.n_heads / cache.n_kv_heads);
-      priority = static_cast<float>(is_new ? mean : priority + mean);
+      const int age = *args.position - cache.slot_position[first_slot_of(cache, head) + slot];
+      const double before = age == 0 ? 0 : priority, mean = mass / (args.n_heads / cache.n_kv_heads);
+      priority = static_cast<float>(args.rule == MassRule::sum ? before + mean : before + (mean - before) / (age + 1));
     }
     if (args.rule != MassRule::last) continue;
     for (int head = 0; head < cache.n_kv_heads; ++head) {

@@ -134,6 +134,7 @@ TEST_CASE("policy change: anything else is refused and changes nothing", "[engin
                                        {"tova:budget=48", "tova:budget=40,protect=1"},
                                        {"tova:budget=48", "tova:budget=40,prefill=sparse"},
                                        {"h2o:budget=48,window=8", "h2o:budget=40,window=9"},
+                                       {"h2o:budget=48,window=8", "h2o:budget=40,window=8,normalise=mean"},
                                        {"snapkv:budget=48,window=8", "snapkv:budget=40,window=8,kernel=7"},
                                        {"random:budget=48,window=16,seed=1", "random:budget=48,window=16,seed=2"},
                                        {"streaming:sinks=4,window=32", "streaming:sinks=4,window=31"}}));

@@ -2,6 +2,7 @@
 // others while a dense prompt lasts.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "engine/core/lifetime/lifetime_map.h"
@@ -65,19 +66,27 @@ Departure departure(const std::vector<int>& held, const std::vector<double>& wor
   return {query + 1, query, -free[0].second, free[0].first, free.size() > 1 ? free[1].first : NAN};
 }
 
+/// What a token is worth after a query: the attention of that query, the sum over all, or their mean.
+enum class Worth { last, sum, mean };
+
 /// TOVA and H2O of a KV head, query by query. The first `dense` queries see everything and evict after the last of
 /// them.
-Evictions step_by_step(const PlainLayer& layer, int kv_head, bool tova, int dense, int budget, int protect, int n,
+Evictions step_by_step(const PlainLayer& layer, int kv_head, Worth by, int dense, int budget, int protect, int n,
                        std::vector<Departure>* log = nullptr) {
+  const bool tova = by == Worth::last;
   const int first = tova ? 0 : kv_head * layer.group_size(), n_heads = tova ? layer.q.n_heads : layer.group_size();
   std::vector<int> held;
+  std::map<int, double> sum;
   std::vector<double> worth;
   Evictions out;
   for (int q = 0; q < n; ++q) {
     held.push_back(q);
     worth.push_back(0);
     const std::vector<double> seen = mean_attention(layer, q, first, n_heads, held);
-    for (std::size_t i = 0; i < held.size(); ++i) worth[i] = tova ? seen[i] : worth[i] + seen[i];
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      const double all = sum[held[i]] += seen[i];
+      worth[i] = tova ? seen[i] : by == Worth::sum ? all : all / (q - held[i] + 1);
+    }
     if (q + 1 < dense) continue;
     while (static_cast<int>(held.size()) > budget) {
       if (log != nullptr) log->push_back(departure(held, worth, q + 1 - protect, q));
@@ -95,25 +104,28 @@ TEST_CASE("rules: TOVA drops what the last query attended to least, in the mean 
   const RunRecord run = test::feed(model(), ids(), kPrompt, policy).record;
   for (int head = 0; head < 2; ++head) {
     // Who leaves by the last query is told with the next.
-    const Evictions expected = step_by_step(layers()[0], head, true, dense ? kPrompt : 0, 24, protect, kTokens - 1);
+    const Evictions expected =
+        step_by_step(layers()[0], head, Worth::last, dense ? kPrompt : 0, 24, protect, kTokens - 1);
     CHECK(evictions(run, 0, head) == expected);
     CHECK(expected.size() == static_cast<std::size_t>(kTokens - 1 - 24));
     if (dense)
-      CHECK(evictions(run, 1, head, kPrompt) == step_by_step(layers()[1], head, true, kPrompt, 24, protect, kPrompt));
+      CHECK(evictions(run, 1, head, kPrompt) ==
+            step_by_step(layers()[1], head, Worth::last, kPrompt, 24, protect, kPrompt));
   }
 }
 
-TEST_CASE("rules: H2O drops the least attention summed over all queries so far, outside the window",
+TEST_CASE("rules: H2O drops the least attention over all queries so far, its sum or its mean, outside the window",
           "[engine][rules]") {
-  const bool dense = GENERATE(true, false);
-  CAPTURE(dense);
-  const RunRecord run =
-      test::feed(model(), ids(), kPrompt, std::string("h2o:budget=24,window=8") + (dense ? "" : ",prefill=sparse"))
-          .record;
+  const bool dense = GENERATE(true, false), mean = GENERATE(false, true);
+  const int chunk = GENERATE(kPrompt, 16);  // of the prompt
+  CAPTURE(dense, mean, chunk);
+  const Worth by = mean ? Worth::mean : Worth::sum;
+  const std::string policy =
+      std::string("h2o:budget=24,window=8") + (mean ? ",normalise=mean" : "") + (dense ? "" : ",prefill=sparse");
+  const RunRecord run = test::feed(model(), ids(), kPrompt, policy, {.chunk = chunk}).record;
   for (int head = 0; head < 2; ++head) {
-    CHECK(evictions(run, 0, head) == step_by_step(layers()[0], head, false, dense ? kPrompt : 0, 24, 8, kTokens - 1));
-    if (dense)
-      CHECK(evictions(run, 1, head, kPrompt) == step_by_step(layers()[1], head, false, kPrompt, 24, 8, kPrompt));
+    CHECK(evictions(run, 0, head) == step_by_step(layers()[0], head, by, dense ? kPrompt : 0, 24, 8, kTokens - 1));
+    if (dense) CHECK(evictions(run, 1, head, kPrompt) == step_by_step(layers()[1], head, by, kPrompt, 24, 8, kPrompt));
   }
   CHECK(evictions(run, 0, 0) != evictions(run, 0, 1));  // heads go their own ways, unlike TOVA's
 }
@@ -128,7 +140,8 @@ TEST_CASE("rules: TOVA's and H2O's contests name who came, who left with its att
   const RunRecord run = test::feed(model(), ids(), kPrompt, policy).record;
   for (int head = 0; head < 2; ++head) {
     std::vector<Departure> expected;
-    step_by_step(layers()[0], head, tova, dense ? kPrompt : 0, 24, tova ? 3 : 8, kTokens - 1, &expected);
+    step_by_step(layers()[0], head, tova ? Worth::last : Worth::sum, dense ? kPrompt : 0, 24, tova ? 3 : 8, kTokens - 1,
+                 &expected);
     // At the end of a dense prompt many leave at once, without a contest each.
     std::erase_if(expected, [&](const Departure& one) { return dense && one.evict_at == kPrompt; });
     std::vector<Contest> contests;

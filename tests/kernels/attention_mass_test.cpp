@@ -73,6 +73,12 @@ Problem random_problem(const std::vector<int>& n_slots, int group_size, int head
   return p;
 }
 
+/// The same with a newest token that no slot is ahead of, as mean asks.
+Problem with_newest(Problem p) {
+  p.position = *std::ranges::max_element(p.cache.slot_position);
+  return p;
+}
+
 /// The definition as one would write it with floats.
 std::vector<float> naive(const Problem& p, MassRule rule) {
   const HostCache& cache = p.cache;
@@ -98,9 +104,12 @@ std::vector<float> naive(const Problem& p, MassRule rule) {
     }
     of_layer[slot] += mass;
     const int at = kv_head * cache.capacity() + slot;
-    if (rule == MassRule::sum) {
-      priority[at] = mass / group_size + (cache.slot_position[at] == p.position ? 0 : priority[at]);
-    }
+    if (rule == MassRule::last) return;
+    const int n = p.position - cache.slot_position[at] + 1;  // queries that could see it
+    const float before = n == 1 ? 0 : priority[at];
+    priority[at] = rule == MassRule::sum
+                       ? before + mass / group_size
+                       : (before * static_cast<float>(n - 1) + mass / group_size) / static_cast<float>(n);
   });
   for_each_occupied([&](int kv_head, int slot) {
     if (rule == MassRule::last) priority[kv_head * cache.capacity() + slot] = of_layer[slot] / p.n_heads;
@@ -140,6 +149,8 @@ void check_shapes(Backend backend) {
   const int group_size = GENERATE(1, 2, 4, 12);
   CAPTURE(head_dim, group_size, static_cast<int>(dtype));
   check_problem(backend, random_problem({1, 63, 64, 65, 200, 0}, group_size, head_dim, dtype, 15), MassRule::sum);
+  check_problem(backend, with_newest(random_problem({1, 63, 64, 65, 200, 0}, group_size, head_dim, dtype, 15)),
+                MassRule::mean);
   const int n_kv_heads = GENERATE(1, 3, 9);  // nine: one more than a block has warps
   const std::vector<int> n_slots(n_kv_heads, 131);
   check_problem(backend, random_problem(n_slots, group_size, head_dim, dtype, 10), MassRule::last);
@@ -158,6 +169,7 @@ void check_soft_cap(Backend backend) {
 void check_long(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   check_problem(backend, random_problem({17'000, 130, 0}, 2, 64, dtype, 1200), MassRule::sum);
+  check_problem(backend, with_newest(random_problem({17'000, 130, 0}, 2, 64, dtype, 1200)), MassRule::mean);
   check_problem(backend, random_problem({5000, 5000}, 2, 64, dtype, 400), MassRule::last);
 }
 
@@ -193,6 +205,11 @@ void check_golden(Backend backend) {
   CHECK(sum[1] == Approx(7.0 / 12).epsilon(1e-6));
   CHECK(sum[2] == Approx(0.5 + 5.0 / 24).epsilon(1e-6));
   for (int slot = 3; slot < 16; ++slot) CHECK(std::isnan(sum[slot]));
+
+  const std::vector<float> mean = run(backend, p, MassRule::mean);
+  CHECK(mean[0] == Approx((2 * 1 + 5.0 / 24) / 3).epsilon(1e-6));  // two queries saw it before
+  CHECK(mean[1] == Approx(7.0 / 12).epsilon(1e-6));
+  CHECK(mean[2] == Approx((0.5 + 5.0 / 24) / 2).epsilon(1e-6));
 
   const std::vector<float> last = run(backend, golden_problem(2), MassRule::last);
   for (int head = 0; head < 2; ++head) {
@@ -286,8 +303,8 @@ TEST_CASE("attention_mass: refuses what it cannot do, by name", "[kernels][atten
                             .scale = 1,
                             .rule = MassRule::sum};
   CHECK_THROWS_WITH(attention_mass(args, {}), "attention_mass: position is null");
-  args.rule = static_cast<MassRule>(2);
-  CHECK_THROWS_WITH(attention_mass(args, {}), "attention_mass: rule is 2; expected 0 ... 1");
+  args.rule = static_cast<MassRule>(3);
+  CHECK_THROWS_WITH(attention_mass(args, {}), "attention_mass: rule is 3; expected 0 ... 2");
   args.rule = MassRule::last;
   CHECK_NOTHROW(attention_mass(args, {}));  // needs no position
   args.cache.slot_priority = nullptr;
