@@ -89,6 +89,8 @@ struct RetentionPlan {
   bool has_local_heads(Locality by) const {
     return std::ranges::any_of(heads, [by](const HeadRule& head) { return head.locality == by; });
   }
+  /// The scores of a dense prompt are compared with the threshold when it has passed.
+  bool cuts_after_prompt() const { return dense_prefill && admission == Admission::threshold; }
   /// Lifetimes follow from the scores of tokens alone, so that a recorded run can be asked what if.
   bool follows_from_scores() const { return eviction.empty() || is_pooled(); }
   /// What a head keeps depends on what the others have: a head by itself has no lifetimes.

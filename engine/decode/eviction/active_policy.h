@@ -85,9 +85,10 @@ class ActivePolicy {
     return forced_chunk_ > 1 || (forced_chunk_ == 1 && plan_.admission == Admission::least && finds_budgets());
   }
   /// Whether the prompt's queries see all of it, so that nothing is decided before its end, and nobody asks for its scores:
-  /// tokens that compete for a pool afterwards have to be scored.
+  /// tokens that compete for a pool afterwards, or are compared with a threshold, have to be scored.
   bool prefills_densely() const {
-    return !plan_.is_pooled() && (plan_.dense_prefill || rule() == kernels::RetainRule::keep_all);
+    return !plan_.is_pooled() && !plan_.cuts_after_prompt() &&
+           (plan_.dense_prefill || rule() == kernels::RetainRule::keep_all);
   }
   /// Whether a method evicts behind every chunk of a forced text and nothing leaves within one: a chunk may pass at once.
   bool evicts_behind_chunks() const {
@@ -104,7 +105,7 @@ class ActivePolicy {
 
   /// The rule as a sparse prompt wants it: lifetimes of one head, decision by decision, on the host.
   std::unique_ptr<LifetimeRule> lifetime_rule(int head) const {
-    const bool keeps = evicts_behind_chunks() && !plan_.is_local(head);
+    const bool keeps = (evicts_behind_chunks() || plan_.cuts_after_prompt()) && !plan_.is_local(head);
     return keeps ? make_keep_all_rule() : make_rule(plan_, geometry_, head);
   }
 

@@ -14,6 +14,7 @@ Method make_expected_attention(SequenceState& state);
 Method make_pool(SequenceState& state);
 Method make_pooled_budget(SequenceState& state);
 Method make_page_selection(SequenceState& state);
+Method make_threshold_cut(SequenceState& state);
 
 namespace {
 
@@ -37,6 +38,7 @@ Method make_eviction(SequenceState& state, std::string_view name) {
 std::vector<Method> make_methods(SequenceState& state) {
   const RetentionPlan& plan = state.policy.plan();
   std::vector<Method> methods;
+  if (plan.cuts_after_prompt()) methods.push_back(make_threshold_cut(state));
   if (!plan.eviction.empty()) methods.push_back(make_eviction(state, plan.eviction));
   // Last: what is read is chosen among what the eviction has left.
   if (plan.selection.tokens > 0) methods.push_back(make_page_selection(state));

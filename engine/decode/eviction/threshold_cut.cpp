@@ -1,0 +1,47 @@
+// A threshold after a dense prompt: the prompt's queries see all of it, and what does not pass leaves after the last of them
+// (KVzap as kvpress runs it). During the answer the kernel decides, token by token, as ever.
+#include <cmath>
+
+#include "engine/decode/eviction/mass_eviction.h"
+#include "kernels/rule/retain.h"
+
+namespace kvscope::engine {
+namespace {
+
+class ThresholdCut final : public AttentionMethod {
+ public:
+  using AttentionMethod::AttentionMethod;
+  void after_prompt(int prompt_len, StepFacts* facts) override {
+    const RetentionGeometry& geometry = state_.policy.geometry();
+    evict(
+        state_, prompt_len, [this] { return state_.policy.answer_slots(); }, /*with_values=*/false,
+        [this](int layer, const OrderedLayer& tokens) { return priorities(state_, layer, tokens); },
+        [&](int layer, std::vector<HeadTokens> heads) {
+          std::vector<std::vector<char>> stays;
+          for (HeadTokens& tokens : heads) {
+            const int head = layer * static_cast<int>(heads.size()) + static_cast<int>(stays.size());
+            tokens.protect(geometry.n_sink, prompt_len - geometry.window);
+            stays.emplace_back();
+            for (const float worth : tokens.worth) stays.back().push_back(passes(head, worth));
+          }
+          return stays;
+        },
+        facts);
+  }
+  /// A text that is only read has no dense prompt.
+  void after_chunk(int, StepFacts*) override {}
+
+ private:
+  /// `worth`: infinite of a token that is protected.
+  bool passes(int head, float worth) const {
+    return worth == INFINITY || kernels::passes(worth, state_.policy.threshold(head), state_.policy.plan().strict);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<AttentionMethod> make_threshold_cut(SequenceState& state) {
+  return std::make_unique<ThresholdCut>(state);
+}
+
+}  // namespace kvscope::engine
