@@ -190,6 +190,26 @@ __global__ void __launch_bounds__(kThreads) gate_score_kernel(GateScoreArgs args
   if (block == 0 && threadIdx.x == 0) finish(args, head, score + (args.b2 ? args.b2[head] : 0.0f));
 }
 
+/// Of a rotated key in `row`, by one warp; the score is right in every lane.
+template <int kHeadDim>
+__device__ float score_of_key(const GateScoreArgs& args, int head, const float* row) {
+  const int lane = threadIdx.x % 32;
+  float square = 0;
+  for (int i = lane; i < kHeadDim; i += 32) square += row[i] * row[i];
+  square = warp_sum(square);
+  if (args.source == GateSource::key_norm) return key_score(args.source, square, 0, 0);
+  const float inverse = 1 / fmaxf(sqrtf(square), 1e-12f);
+  float* anchor = args.anchor + static_cast<long long>(head) * kHeadDim;
+  float product = 0, anchor_square = 0;
+  for (int i = lane; i < kHeadDim; i += 32) {
+    const float sum = anchor[i] + row[i] * inverse;
+    anchor[i] = sum;
+    product += row[i] * sum;
+    anchor_square += sum * sum;
+  }
+  return key_score(args.source, square, warp_sum(product), warp_sum(anchor_square));
+}
+
 // One warp a KV head, for scores that need no weights.
 template <typename T, int kHeadDim>
 __global__ void plain_score_kernel(GateScoreArgs args) {
@@ -203,6 +223,14 @@ __global__ void plain_score_kernel(GateScoreArgs args) {
   }
   if (args.source == GateSource::random) {
     if (threadIdx.x == 0) finish(args, head, counter_uniform(args.seed, args.layer, head, *args.position));
+    return;
+  }
+  if (is_of_key(args.source)) {
+    const T* key = static_cast<const T*>(args.qkv) + static_cast<long long>(args.n_heads + head) * kHeadDim;
+    norm_row<T, kHeadDim>(key, static_cast<const T*>(args.k_norm), args.eps, row);
+    rotate_row<T, kHeadDim>(row, args.inv_freq, static_cast<float>(*args.position), args.attention_scaling);
+    const float score = score_of_key<kHeadDim>(args, head, row);
+    if (threadIdx.x == 0) finish(args, head, score);
     return;
   }
   const long long query = static_cast<long long>(head) * (args.n_heads / args.n_kv_heads) * kHeadDim;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cmath>
 
+#include "kernels/host_device.h"
 #include "kernels/operation.h"
 
 namespace kvscope::kernels {
@@ -10,9 +11,11 @@ enum class GateSource : std::int32_t {
   key_value = 0,  // x = [k ; v], as the cache holds them
   key_pair = 1,  // x = [rms(k_pre) pre_weight ; rms(k_post) post_weight]: the key before and after its rotation (WG-KV)
   query_channel =
-      2,       // the last channel of the first query head of the group, after its norm, before its rotation (DMS)
-  random = 3,  // uniform in [0, 1): counter_uniform(seed, layer, KV head, position), counter_random.h
-  table = 4,   // known beforehand: table[KV head][position]; NaN behind its end
+      2,           // the last channel of the first query head of the group, after its norm, before its rotation (DMS)
+  random = 3,      // uniform in [0, 1): counter_uniform(seed, layer, KV head, position), counter_random.h
+  table = 4,       // known beforehand: table[KV head][position]; NaN after its end
+  key_norm = 5,    // -|k| (Devoto et al., 2024)
+  key_anchor = 6,  // -cos(k, a), a += k / |k| first: the sum of all keys so far, each of length 1 (KeyDiff)
 };
 
 enum class GateActivation : std::int32_t {
@@ -29,6 +32,8 @@ enum class GateActivation : std::int32_t {
 ///
 /// k = rope(norm(k)) rounded to dtype, as admit_step stores it, is also k_post; k_pre = norm(k) is not rounded. norm is
 /// the model's own where it has one. rms(x) = x / sqrt(mean(x^2) + gate_eps). Float32 inside.
+///
+/// |k| counts as at least 1e-12 where it divides, the norms of the cosine as 1e-8. `key_anchor` changes `anchor`: once a token.
 ///
 /// To be enqueued before the token's admit_step, which takes `out` as its `score`. The position is read on the device.
 struct GateScoreArgs {
@@ -57,6 +62,7 @@ struct GateScoreArgs {
   int layer = 0;                 // random
   const float* table = nullptr;  // [n_kv_heads, table_stride], table
   int table_stride = 0;          // positions
+  float* anchor = nullptr;       // [n_kv_heads, head_dim] in and out, zeros before the first token; key_anchor
   float scale = 1;
   float offset = 0;
   bool sigmoid = false;
@@ -65,11 +71,7 @@ struct GateScoreArgs {
 
 inline constexpr int kMaxGateHidden = 4096;
 
-#ifdef __CUDACC__
-__host__ __device__
-#endif
-    inline float
-    table_score(const GateScoreArgs& args, int head, std::int32_t position) {
+KVSCOPE_HOST_DEVICE inline float table_score(const GateScoreArgs& args, int head, std::int32_t position) {
   if (position >= args.table_stride) return NAN;
   return args.table[static_cast<long long>(head) * args.table_stride + position];
 }
@@ -77,6 +79,17 @@ __host__ __device__
 /// Whether a source goes through W1 and w2.
 constexpr bool has_weights(GateSource source) {
   return source == GateSource::key_value || source == GateSource::key_pair;
+}
+
+/// Whether it is a number of the key itself.
+KVSCOPE_HOST_DEVICE constexpr bool is_of_key(GateSource source) {
+  return source == GateSource::key_norm || source == GateSource::key_anchor;
+}
+
+/// The score of a key source without weights from |k|^2, k . a and |a|^2.
+KVSCOPE_HOST_DEVICE inline float key_score(GateSource source, float key_square, float product, float anchor_square) {
+  if (source == GateSource::key_norm) return -sqrtf(key_square);
+  return -product / (fmaxf(sqrtf(key_square), 1e-8f) * fmaxf(sqrtf(anchor_square), 1e-8f));
 }
 
 /// One launch on CUDA, which refuses a head_dim other than 64, 80, 96, 128.

@@ -10,6 +10,7 @@
 #include "app/catalog/adapters.h"
 #include "app/catalog/models.h"
 #include "app/support/paths.h"
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/files/gate/gate_name.h"
 #include "engine/core/files/weights/lora_file.h"
 #include "engine/core/policy/policy.h"
@@ -24,7 +25,7 @@ namespace fs = std::filesystem;
 
 /// In the words of the policy that was made for such gates: one counts the window in its own way, another has no threshold.
 std::string decision_of(const GateConfig& config, const std::string& kind) {
-  bool has_threshold = true;
+  bool has_threshold = !weightless_gate(kind);  // nobody has published one
   double window = config.window;
   for (const PolicyInfo& info : policy_list()) {
     if (std::ranges::count(info.gates, kind) == 0) continue;
@@ -62,6 +63,7 @@ std::string model_name(const fs::path& folder) {
 
 std::uint64_t bytes_of(const fs::path& path, const std::string& format) {
   std::error_code error;
+  if (weightless_gate(path)) return 0;
   if (!fs::is_directory(path, error)) return fs::file_size(path, error);
   std::uint64_t bytes = 0;
   for (const auto& entry : fs::directory_iterator(path, error)) {
@@ -88,6 +90,12 @@ std::string listed(const std::vector<KnownGate>& gates, const fs::path& folder) 
   return text.empty() ? "none" : text;
 }
 
+std::string builtin_names() {
+  std::string names;
+  for (const KnownGate& gate : builtin_gates()) names += (names.empty() ? "" : ", ") + gate.name;
+  return names;
+}
+
 std::string in_words(std::span<const std::string_view> kinds) {
   if (kinds.empty()) return "any kind";
   std::string text = "kind ";
@@ -107,6 +115,13 @@ std::vector<KnownGate> known_gates(const std::string& name, const fs::path& fold
 }
 
 std::vector<KnownGate> known_gates(const fs::path& folder) { return known_gates(model_name(folder), folder); }
+
+std::vector<KnownGate> builtin_gates() {
+  std::vector<KnownGate> gates;
+  for (const GateKindInfo& info : gate_kinds())
+    if (weightless_gate(info.name)) gates.push_back({info.name, info.name, KnownGate::Origin::builtin});
+  return gates;
+}
 
 GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
   GateFacts facts{.gate = known};
@@ -148,7 +163,7 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
 GateRef gate_ref(const fs::path& path, const std::string& given) {
   GateRef ref{.given = given, .name = gate_name(path), .hash = ""};
   std::error_code error;
-  if (!fs::exists(path, error)) return ref;
+  if (!fs::exists(path, error) && !weightless_gate(path)) return ref;
   try {
     ref.hash = gate_format(path) ? load_gate(path).hash : gate_files_hash(path);
   } catch (const Error&) {  // the engine says what is wrong with it
@@ -181,13 +196,14 @@ bool reads_gate(const PolicySpec& spec, const std::string& kind) {
 
 std::string gate_path(const std::string& text, const fs::path& folder) {
   std::error_code error;
+  if (weightless_gate(text)) return text;
   if (fs::exists(text, error)) return LoraFile::folder_of(text).string();
   const std::vector<KnownGate> gates = known_gates(folder);
   const auto found = std::ranges::find(gates, text, &KnownGate::name);
   if (found != gates.end()) return found->path.string();
   throw Error({.file = "--gate",
                .found = in_quotes(text) + ", no such file, folder or name",
-               .expected = "a path, or one of this model's gates: " + listed(gates, folder),
+               .expected = "a path, or one of this model's gates: " + listed(gates, folder) + "; or " + builtin_names(),
                .hint = "kvscope gates MODEL lists them"});
 }
 
@@ -218,7 +234,8 @@ std::vector<std::string> gates_to_load(const fs::path& folder, const std::vector
       throw Error({.file = spec.to_string(),
                    .found = "no gate of " + in_words(info.gates) + " fits " + model_name(folder) +
                             "; available: " + listed(known_gates(folder), folder),
-                   .expected = "a gate in the model's folder, or --gate PATH or NAME",
+                   .expected = "a gate in the model's folder, or --gate PATH or NAME" +
+                               (info.gates.empty() ? ", as " + builtin_names() + ", which need no training" : ""),
                    .hint = "see docs/how-to/train-a-gate.md for training each kind"});
     }
   }

@@ -14,7 +14,8 @@
 namespace kvscope::app {
 
 struct KnownGate {
-  enum class Origin { model, shipped };  // beside the weights: the engine reads it in any case; samples/gates/MODELNAME
+  /// Beside the weights: the engine reads it in any case; samples/gates/MODELNAME; weightless, used when asked for.
+  enum class Origin { model, shipped, builtin };
 
   std::string
       name;  // of its folder, or of its file without the ending: "wgkv-0.01"; of a model's own folder, the format
@@ -27,6 +28,9 @@ struct KnownGate {
 std::vector<KnownGate> known_gates(const std::string& model_name, const std::filesystem::path& model_folder);
 /// The same with the name that `models` gives the folder, or else its own.
 std::vector<KnownGate> known_gates(const std::filesystem::path& model_folder);
+
+/// The gates that need no file and go with every model: path is the name.
+std::vector<KnownGate> builtin_gates();
 
 /// A gate that was read for a model.
 struct GateFacts {

@@ -1,6 +1,8 @@
 // kvscope gates: the gates that go with a model, by the names that --gate takes.
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "app/catalog/adapters.h"
 #include "app/catalog/gates.h"
@@ -28,10 +30,15 @@ std::vector<std::string> policies_for(const std::string& kind) {
   return names;
 }
 
+const char* origin_of(const KnownGate& gate) {
+  using Origin = KnownGate::Origin;
+  return gate.origin == Origin::model ? "model" : gate.origin == Origin::shipped ? "shipped" : "builtin";
+}
+
 ordered_json to_json(const GateFacts& facts) {
   return {{"name", facts.gate.name},
           {"path", facts.gate.path.string()},
-          {"origin", facts.gate.origin == KnownGate::Origin::model ? "model" : "shipped"},
+          {"origin", origin_of(facts.gate)},
           {"kind", facts.kind.empty() ? ordered_json() : ordered_json(facts.kind)},
           {"policies", facts.kind.empty() ? std::vector<std::string>() : policies_for(facts.kind)},
           {"kept_if_score", facts.decision},
@@ -58,7 +65,10 @@ int gates(const Arguments& arguments) {
   const std::string folder = model_folder(arguments.positionals()[0]);
   std::vector<std::vector<std::string>> rows = {{"name", "kind", "policy", "kept if score", "size", "fits", "file"}};
   std::string notes;
-  for (const KnownGate& gate : known_gates(folder)) {
+  std::vector<KnownGate> all = known_gates(folder);
+  const bool has_trained = !all.empty();
+  std::ranges::copy(builtin_gates(), std::back_inserter(all));
+  for (const KnownGate& gate : all) {
     ordered_json json = to_json(read_gate(gate, folder));
     const std::string note = note_of_adapter(gate.path, folder);
     json["note"] = note.empty() ? ordered_json() : ordered_json(note);
@@ -73,14 +83,11 @@ int gates(const Arguments& arguments) {
     }
   }
   if (arguments.has("json")) return 0;
-  if (rows.size() == 1) {
-    std::printf(
-        "No gate for %s: none in its gates/ folder, none shipped with KVScope. See docs/how-to/train-a-gate.md for "
-        "training one.\n",
-        escape_for_terminal(folder).c_str());
-    return 0;
-  }
   std::fputs(format_table(rows).c_str(), stdout);
+  if (!has_trained)
+    notes +=
+        "No trained gate for " + escape_for_terminal(folder) +
+        ": none in its gates/ folder, none shipped with KVScope. See docs/how-to/train-a-gate.md for training one.\n";
   std::fputs(notes.c_str(), stdout);
   return 0;
 }
@@ -92,8 +99,8 @@ extern const CommandSpec gates_command = {
     "MODEL [--json]",
     "list the gates for a model",
     "Lists the gates in the model's folder and in its gates/ folder, and those shipped with KVScope for a model of "
-    "this name (samples/gates/NAME). --gate accepts these names. A policy that needs a gate uses the first one that "
-    "fits.",
+    "this name (samples/gates/NAME), then the scores that need no training. --gate accepts these names. A policy that "
+    "needs a gate uses the first trained one that fits.",
     "  kvscope gates smollm2-135m\n"
     "  kvscope run kvscope-tiny --prompt 'Numbers:' --gate kvpop-scorer --policy kvpop",
     {1, 1},

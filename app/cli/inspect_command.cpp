@@ -15,6 +15,7 @@
 #include "app/studies/capture/capture_plan.h"
 #include "app/support/trace_open.h"
 #include "engine/core/files/gate/gate_file.h"
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/files/weights/lora_file.h"
@@ -286,7 +287,7 @@ ordered_json inspect_hdf5(const fs::path& path) {
 int inspect(const Arguments& arguments) {
   fs::path path = arguments.positionals()[0];
   std::error_code error;
-  if (!fs::exists(path, error)) {
+  if (!weightless_gate(path) && !fs::exists(path, error)) {
     const auto named = find_model(path.string());
     if (!named)
       throw Error(

@@ -1,6 +1,7 @@
 #include "app/session/model_gates.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -30,6 +31,7 @@ void ModelGates::look(const std::string& model_path, const std::vector<std::stri
             if (std::ranges::find(gates, given_path, &KnownGate::path) != gates.end()) continue;
             gates.insert(gates.begin(), {gate_name(given_path), given_path, KnownGate::Origin::shipped});
           }
+          std::ranges::copy(builtin_gates(), std::back_inserter(gates));
           for (const KnownGate& gate : gates) read->push_back(read_gate(gate, model_path));
         }
         return [take, read] { take(std::move(*read)); };
@@ -63,7 +65,8 @@ const GateFacts* ModelGates::used_by(const PolicySpec& policy, const std::vector
 
 const GateFacts* ModelGates::first_for(const PolicySpec& policy) const {
   const auto found = std::ranges::find_if(found_, [&](const GateFacts& facts) {
-    return facts.fits() && facts.adapter.empty() && reads_gate(policy, facts.kind);
+    return facts.gate.origin != KnownGate::Origin::builtin && facts.fits() && facts.adapter.empty() &&
+           reads_gate(policy, facts.kind);
   });
   return found == found_.end() ? nullptr : &*found;
 }

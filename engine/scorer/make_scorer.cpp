@@ -84,9 +84,12 @@ std::unique_ptr<TokenScorer> make_scorer(const GateFile& gate, const ModelConfig
                  .expected = "a gate whose KV heads decide separately"});
   }
   const GateKindInfo& kind = info_of(gate.config.kind);
-  if (kind.has_memory) return make_mlstm_scorer(gate, config, weights);
   switch (kind.reads) {
+    case GateReads::key:
+      return make_key_scorer(gate, config, weights);
     case GateReads::key_value:
+      if (kind.has_memory) return make_mlstm_scorer(gate, config, weights);
+      [[fallthrough]];
     case GateReads::key_pair:
     case GateReads::query_channel:
       return make_head_scorer(gate, config, weights);

@@ -22,6 +22,7 @@ std::unique_ptr<TokenScorer> make_random_scorer(std::uint64_t seed, const ModelC
 
 // One file each, and what they share.
 std::unique_ptr<TokenScorer> make_head_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
+std::unique_ptr<TokenScorer> make_key_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
 std::unique_ptr<TokenScorer> make_input_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
 
 /// A tensor of the gate on the model's device, float32.

@@ -58,8 +58,22 @@ float score_from_weights(const GateScoreArgs& args, const Rotation& rotation, in
   return score;
 }
 
+float score_of_key(const GateScoreArgs& args, const Rotation& rotation, int head) {
+  const int dim = args.head_dim;
+  float buffer[kMaxHeadDim], key[kMaxHeadDim];
+  const std::int64_t index = (static_cast<std::int64_t>(args.n_heads) + head) * dim;
+  rotate(normed(args.qkv, index, args.k_norm, args.eps, dim, args.dtype, buffer), rotation, dim, key);
+  round_to(key, dim, args.dtype);
+  const float square = dot(key, key, dim);
+  if (args.source == GateSource::key_norm) return key_score(args.source, square, 0, 0);
+  float* anchor = args.anchor + static_cast<std::int64_t>(head) * dim;
+  add_scaled(anchor, 1 / std::max(std::sqrt(square), 1e-12f), key, dim);
+  return key_score(args.source, square, dot(key, anchor, dim), dot(anchor, anchor, dim));
+}
+
 float score_of(const GateScoreArgs& args, const Rotation& rotation, int head) {
   if (has_weights(args.source)) return score_from_weights(args, rotation, head);
+  if (is_of_key(args.source)) return score_of_key(args, rotation, head);
   if (args.source == GateSource::table) return table_score(args, head, *args.position);
   if (args.source == GateSource::random) return counter_uniform(args.seed, args.layer, head, *args.position);
   const std::int64_t query = static_cast<std::int64_t>(head) * (args.n_heads / args.n_kv_heads) * args.head_dim;
@@ -70,7 +84,7 @@ float score_of(const GateScoreArgs& args, const Rotation& rotation, int head) {
 }  // namespace
 
 void gate_score(const GateScoreArgs& args) {
-  const bool has_keys = has_weights(args.source);
+  const bool has_keys = has_weights(args.source) || is_of_key(args.source);
   const Rotation rotation =
       has_keys ? rotation_at(*args.position, args.inv_freq, args.head_dim, args.attention_scaling) : Rotation{};
   const std::int64_t cost = has_keys ? 4L * args.head_dim * (args.n_hidden + 8) : 4L * args.head_dim;

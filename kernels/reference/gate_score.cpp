@@ -1,5 +1,8 @@
 #include "kernels/gate_score.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "kernels/reference/norm_rotate.h"
 #include "kernels/rule/counter_random.h"
 
@@ -14,15 +17,26 @@ void append_normed(const std::vector<float>& k, const float* weight, float eps, 
   for (std::size_t i = 0; i < k.size(); ++i) x.push_back(k[i] * inverse * weight[i]);
 }
 
+std::int64_t key_of(const GateScoreArgs& args, int head) {
+  return (static_cast<std::int64_t>(args.n_heads) + head) * args.head_dim;
+}
+
+std::vector<float> unrotated_key(const GateScoreArgs& args, int head) {
+  return normed_rows(args.qkv, key_of(args, head), 1, args.head_dim, args.k_norm, args.eps, args.dtype);
+}
+
+/// As the cache holds it.
+std::vector<float> rotated_key(const GateScoreArgs& args, std::vector<float> key) {
+  rotate_rows(key, args.position, args.inv_freq, args.head_dim, args.attention_scaling);
+  for (float& value : key) value = rounded(value, args.dtype);
+  return key;
+}
+
 /// [2 head_dim] of a key source.
 std::vector<double> inputs(const GateScoreArgs& args, int head) {
   const int dim = args.head_dim;
-  const std::int64_t k_first = (static_cast<std::int64_t>(args.n_heads) + head) * dim;
-  const std::int64_t v_first = k_first + static_cast<std::int64_t>(args.n_kv_heads) * dim;
-  const std::vector<float> before = normed_rows(args.qkv, k_first, 1, dim, args.k_norm, args.eps, args.dtype);
-  std::vector<float> after = before;
-  rotate_rows(after, args.position, args.inv_freq, dim, args.attention_scaling);
-  for (float& value : after) value = rounded(value, args.dtype);
+  const std::int64_t v_first = key_of(args, head) + static_cast<std::int64_t>(args.n_kv_heads) * dim;
+  const std::vector<float> before = unrotated_key(args, head), after = rotated_key(args, before);
   std::vector<double> x;
   if (args.source == GateSource::key_pair) {
     append_normed(before, args.pre_weight, args.gate_eps, x);
@@ -57,7 +71,31 @@ double score_from_weights(const GateScoreArgs& args, int head) {
   return score;
 }
 
+double length_of(const std::vector<double>& x) {
+  double squares = 0;
+  for (const double value : x) squares += value * value;
+  return std::sqrt(squares);
+}
+
+/// -|k|, or -cos of it and of the sum of all keys so far, each of length 1.
+double score_of_key(const GateScoreArgs& args, int head) {
+  const std::vector<float> rotated = rotated_key(args, unrotated_key(args, head));
+  const std::vector<double> key(rotated.begin(), rotated.end());
+  const double length = length_of(key);
+  if (args.source == GateSource::key_norm) return -length;
+  float* anchor = args.anchor + static_cast<std::int64_t>(head) * args.head_dim;
+  std::vector<double> sum;
+  double product = 0;
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    sum.push_back(anchor[i] + key[i] / std::max(length, 1e-12));
+    anchor[i] = static_cast<float>(sum[i]);
+    product += key[i] * sum[i];
+  }
+  return -product / (std::max(length, 1e-8) * std::max(length_of(sum), 1e-8));
+}
+
 double score(const GateScoreArgs& args, int head) {
+  if (is_of_key(args.source)) return score_of_key(args, head);
   if (has_weights(args.source)) return score_from_weights(args, head);
   if (args.source == GateSource::table) return table_score(args, head, *args.position);
   if (args.source == GateSource::random) return counter_uniform(args.seed, args.layer, head, *args.position);

@@ -97,7 +97,7 @@ TEST_CASE("gates lists what lies beside a model and what came with the program, 
   const auto listed = samples.run({"gates", "kvscope-tiny", "--json"});
   INFO(listed.err);
   REQUIRE(listed.exit_code == 0);
-  CHECK(test::count_lines(listed.out) == 4);
+  CHECK(test::count_lines(listed.out) == 6);
   const json own = by_name(listed.out, "kvpop-scorer");
   CHECK(own["kind"] == "kvpop_mlstm");
   CHECK(own["origin"] == "model");
@@ -114,13 +114,18 @@ TEST_CASE("gates lists what lies beside a model and what came with the program, 
   CHECK(shipped["fits"] == true);
   CHECK(shipped["bytes"].get<std::uintmax_t>() ==
         fs::file_size(samples.path("a-half/gate.json")) + fs::file_size(samples.path("a-half/gate.safetensors")));
+  const json builtin = by_name(listed.out, "knorm");
+  CHECK(builtin["origin"] == "builtin");
+  CHECK(builtin["bytes"] == 0);
+  CHECK(builtin["fits"] == true);
+  CHECK(builtin["kept_if_score"] == "window 64");
   const json foreign = by_name(listed.out, "c-foreign");
   CHECK(foreign["fits"] == false);
   CHECK(foreign["kind"] == "wg_kv");
   CHECK(foreign["reason"].get<std::string>().find("head_dim") != std::string::npos);
   // By whatever path the model is named.
   const auto by_path = samples.run({"gates", (samples.folder / "models/../models/kvscope-tiny/").string(), "--json"});
-  CHECK(test::count_lines(by_path.out) == 4);
+  CHECK(test::count_lines(by_path.out) == 6);
   CHECK(by_name(by_path.out, "a-half") == shipped);
   const auto table = samples.run({"gates", "kvscope-tiny"});
   CHECK(table.out.find("c-foreign: ") != std::string::npos);
@@ -159,6 +164,32 @@ TEST_CASE("a gate is taken by its name, and a policy alone takes the model's fir
   const json other = last_line({"--policy", "wg-kv", "--gate", "b-most"});
   CHECK(other["policy"].get<std::string>().find("threshold=0.2") != std::string::npos);
   CHECK(last_line({"--policy", "kvpop:budget=80"})["policy"].get<std::string>().starts_with("kvpop"));
+}
+
+TEST_CASE("a score that needs no training is a gate by its name, and no policy takes it unasked", "[gates]") {
+  const auto described = test::kvscope_run({"inspect", "keydiff"});
+  INFO(described.err);
+  CHECK(described.exit_code == 0);
+  CHECK(described.out.find("weightless") != std::string::npos);
+  if (test::real_engine().empty() || !fs::exists(test::sample_model() / "model.safetensors"))
+    return test::skip("kvscope-engine or the sample model is not built");
+  const TemporaryFolder folder;
+  for (const std::string name : {"knorm", "keydiff"}) {
+    const std::string trace = (folder / (name + ".h5")).string();
+    const auto run = test::kvscope_run({"run", "kvscope-tiny", "--prompt", "Numbers: 57 12 70. The end of the list.",
+                                        "--policy", "top-k:budget=12,window=2,sinks=1", "--gate", name, "--max-tokens",
+                                        "4", "--device", "cpu", "--quiet", "--no-oracle", "--trace", trace});
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    const auto shown = test::kvscope_run({"inspect", trace});
+    CHECK(shown.out.find(", delay 0, gate " + name) != std::string::npos);
+  }
+  // Without weights beside the model a policy of any gate is refused, and the line names them.
+  const TemporaryFolder bare;
+  test::link_sample_model(bare.path(), test::kWholeModel);
+  const auto none = test::kvscope_run({"run", bare.path().string(), "--prompt", "x", "--policy", "top-k", "--quiet"});
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("knorm, keydiff") != std::string::npos);
 }
 
 TEST_CASE("the sample model comes with gates of WG-KV, SP-KV and DMS, small ones, and each policy alone takes its own",
@@ -275,7 +306,7 @@ TEST_CASE("in a session a gate is chosen by name, and goes before the others of 
   };
   session.model().open(folder.path().string());
   wait([&] { return test::has_model(session); });
-  CHECK(session.state()["gates"] == json{"a-half", "b-most"});
+  CHECK(session.state()["gates"] == json{"a-half", "b-most", "knorm", "keydiff"});
   session.policy().set(PolicySpec::parse("wg-kv"));
   REQUIRE(session.policy().gate());
   CHECK(session.policy().gate()->gate.name == "a-half");

@@ -94,13 +94,29 @@ std::vector<double> convolved_units(const GateFile& gate, const ModelConfig& con
   return sum;
 }
 
-/// Score of token t by a network without memory.
+/// Of the key alone: its norm, or its cosine with the sum of all unit keys so far.
+double key_score(const GateFile& gate, const PlainLayer& layer, int head, int t, int d) {
+  const double* key = layer.k.at(t, head);
+  if (gate.config.kind == GateKind::knorm) return -std::sqrt(test::dot(key, key, d));
+  std::vector<double> anchor(static_cast<std::size_t>(d));
+  for (int u = 0; u <= t; ++u) {
+    const double* one = layer.k.at(u, head);
+    const double length = std::sqrt(test::dot(one, one, d));
+    for (int i = 0; i < d; ++i) anchor[static_cast<std::size_t>(i)] += one[i] / length;
+  }
+  return -test::dot(key, anchor.data(), d) /
+         std::sqrt(test::dot(key, key, d) * test::dot(anchor.data(), anchor.data(), d));
+}
+
+/// Score of token t by a network without memory, or by its key.
 double network_score(const GateFile& gate, const ModelConfig& config, const PlainLayer& layer, int index, int head,
                      int t) {
   const GateConfig& c = gate.config;
   double y = 0;
   const GateReads reads = info_of(c.kind).reads;
-  if (reads == GateReads::query_channel) {
+  if (reads == GateReads::key) {
+    y = key_score(gate, layer, head, t, config.head_dim);
+  } else if (reads == GateReads::query_channel) {
     y = layer.q_unrotated.at(t + 1, head * layer.group_size())[config.head_dim - 1];  // token t + 1 marks t
   } else {
     const int from = t + (reads == GateReads::layer_input ? 1 : 0);
@@ -115,12 +131,12 @@ double network_score(const GateFile& gate, const ModelConfig& config, const Plai
   return c.sigmoid ? sigmoid(logit) : logit;
 }
 
-/// Every kind that scores tokens without a memory, and the kernels of its convolution.
+/// Every kind that scores tokens but the mLSTM, and the kernels of its convolution.
 const std::vector<std::pair<GateKind, int>>& networks() {
   static const std::vector<std::pair<GateKind, int>> all = [] {
     std::vector<std::pair<GateKind, int>> out;
     for (const GateKindInfo& info : gate_kinds()) {
-      if (info.has_memory || info.reads == GateReads::nothing) continue;
+      if (info.kind == GateKind::kvpop_mlstm || info.reads == GateReads::nothing) continue;
       out.emplace_back(info.kind, 1);
       if (!info.convolved.empty()) out.insert(out.end(), {{info.kind, 3}, {info.kind, 33}});  // 33: the whole window
     }
@@ -188,6 +204,37 @@ TEST_CASE("rules: DMS drops a token 513 keys behind unless token t + 1 left it u
   }
   CHECK(marked > 8);
   CHECK(marked < 72);
+}
+
+TEST_CASE(
+    "rules: with a dense prompt KVzap evicts after it, by the scores of a full cache, and token by token in the answer",
+    "[engine][rules][gate]") {
+  constexpr int kPrompt = 32, kWindow = 7;
+  const GateFile gate = test::random_gate(GateKind::kvzap_linear);
+  const engine::LoadedModel model = test::gated_model({gate});
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 34);
+  const std::vector<PlainLayer> layers = test::dense_layers(model, ids);
+  const int chunk = GENERATE(0, 5), n_sink = GENERATE(0, 3);
+  CAPTURE(chunk, n_sink);
+  const std::string policy = "kvzap:threshold=0,window=7,prefill=dense,sinks=" + std::to_string(n_sink);
+  const RunRecord run = test::feed(model, ids, kPrompt, policy, {.chunk = chunk}).record;
+  int left = 0, stayed = 0;
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 2; ++head) {
+      // What leaves after the prompt changes layer 1 in the answer.
+      for (int t = 0; t < (layer == 0 ? kTokens : kPrompt) - kWindow; ++t) {
+        CAPTURE(layer, head, t);
+        const double score =
+            network_score(gate, model.config(), layers[static_cast<std::size_t>(layer)], layer, head, t);
+        const bool stays = t < n_sink || score >= 0;
+        REQUIRE(run.evict_at.row(layer, head)[static_cast<std::size_t>(t)] ==
+                (stays ? kNever : std::max(t + kWindow, kPrompt)));
+        (stays ? stayed : left) += 1;
+      }
+    }
+  }
+  CHECK(left > 20);
+  CHECK(stayed > 20);
 }
 
 TEST_CASE("rules: attention does not see the channel that carries DMS's gate", "[engine][rules][gate]") {

@@ -34,6 +34,7 @@ struct Problem {
   std::vector<float> inv_freq;        // [head_dim / 2]
   std::vector<float> pre_weight, post_weight;
   std::vector<float> w1, b1, w2, b2;
+  std::vector<float> anchor;  // [kHeads * head_dim], before the token
 
   int n_heads() const { return kHeads * group; }
 };
@@ -52,13 +53,15 @@ Problem filled(Problem p) {
   const int n_last = p.n_hidden > 0 ? p.n_hidden : 2 * d;
   p.w2 = random_normal(static_cast<std::size_t>(kHeads) * n_last, 208, 1 / std::sqrt(static_cast<float>(n_last)));
   p.b2 = random_normal(kHeads, 209);
+  p.anchor = random_normal(static_cast<std::size_t>(kHeads) * d, 210);
   return p;
 }
 
-/// `dtype` may be f32 for a bf16 problem: the same numbers, nothing rounded.
-std::vector<float> run(Backend backend, const Problem& p, DType dtype) {
+/// `dtype` may be f32 for a bf16 problem: the same numbers, nothing rounded. `anchor_after`: what the token left there.
+std::vector<float> run(Backend backend, const Problem& p, DType dtype, std::vector<float>* anchor_after = nullptr) {
   Memory memory(backend);
   auto* out = memory.put(poison(kHeads));
+  float* anchor = memory.put(p.anchor);
   const GateScoreArgs args = {.qkv = memory.put(pack(p.qkv, dtype)),
                               .q_norm = p.has_norm ? memory.put(pack(p.q_norm, dtype)) : nullptr,
                               .k_norm = p.has_norm ? memory.put(pack(p.k_norm, dtype)) : nullptr,
@@ -82,11 +85,13 @@ std::vector<float> run(Backend backend, const Problem& p, DType dtype) {
                               .activation = p.activation,
                               .seed = p.seed,
                               .layer = p.layer,
+                              .anchor = anchor,
                               .scale = p.scale,
                               .offset = p.offset,
                               .sigmoid = p.sigmoid,
                               .out = out};
   gate_score(args, {backend});
+  if (anchor_after != nullptr) *anchor_after = memory.get(anchor);
   return memory.get(out);
 }
 
@@ -148,12 +153,31 @@ float naive_activation(GateActivation activation, float x) {
   return activation == GateActivation::gelu ? x / 2 * (1 + std::erf(x / std::sqrt(2.0f))) : x;
 }
 
+float naive_product(const std::vector<float>& a, const std::vector<float>& b) {
+  float sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// Of the key itself, and the sum of unit keys after it.
+float naive_key_score(const Problem& p, int head, std::vector<float>* anchor = nullptr) {
+  const std::vector<float> k = naive_rows(p, p.n_heads() + head, 1, p.k_norm, true);
+  const float length = std::sqrt(naive_product(k, k));
+  if (p.source == GateSource::key_norm) return -length;
+  std::vector<float> sum(p.anchor.begin() + head * p.head_dim, p.anchor.begin() + (head + 1) * p.head_dim);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += k[i] / length;
+  if (anchor != nullptr) anchor->insert(anchor->end(), sum.begin(), sum.end());
+  return -naive_product(k, sum) / (length * std::sqrt(naive_product(sum, sum)));
+}
+
 /// One float after the other.
 std::vector<float> naive(const Problem& p) {
   std::vector<float> out;
   for (int head = 0; head < kHeads; ++head) {
     float score = p.has_bias && has_weights(p.source) ? p.b2[head] : 0.0f;
-    if (p.source == GateSource::query_channel) {
+    if (is_of_key(p.source)) {
+      score = naive_key_score(p, head);
+    } else if (p.source == GateSource::query_channel) {
       score = naive_rows(p, head * p.group, 1, p.q_norm, false).back();
     } else {
       const std::vector<float> x = naive_inputs(p, head);
@@ -196,7 +220,8 @@ void check_shapes(Backend backend) {
   Problem p;
   p.dtype = GENERATE(DType::f32, DType::bf16);
   p.head_dim = GENERATE(64, 80, 96, 128);
-  p.source = GENERATE(GateSource::key_value, GateSource::key_pair, GateSource::query_channel);
+  p.source = GENERATE(GateSource::key_value, GateSource::key_pair, GateSource::query_channel, GateSource::key_norm,
+                      GateSource::key_anchor);
   p.group = GENERATE(1, 4);
   p.n_hidden = p.group == 1 ? 96 : 0;
   p.has_norm = p.group == 4 || p.head_dim == 64;
@@ -314,6 +339,40 @@ void check_activations(Backend backend) {
   check(0.7310586, 0.0066929);
 }
 
+/// The anchor is the sum of unit keys: after a key of a new direction it holds that, and a key that is again the same is its
+/// own anchor.
+void check_anchor(Backend backend) {
+  Problem p;
+  p.source = GateSource::key_anchor;
+  p.has_norm = false;
+  p.position = 0;
+  p = filled(p);
+  p.anchor.assign(p.anchor.size(), 0.0f);
+  std::vector<float> anchor;
+  for (const float score : run(backend, p, p.dtype, &anchor)) CHECK(score == Approx(-1).epsilon(1e-6));
+  p.anchor = anchor;
+  for (int head = 0; head < kHeads; ++head) {
+    const std::vector<float> one(anchor.begin() + head * p.head_dim, anchor.begin() + (head + 1) * p.head_dim);
+    CHECK(naive_product(one, one) == Approx(1).epsilon(1e-5));
+  }
+  for (int i = p.n_heads() * p.head_dim; i < (p.n_heads() + kHeads) * p.head_dim; ++i) p.qkv[i] *= -3;
+  std::vector<float> expected;
+  for (int head = 0; head < kHeads; ++head) naive_key_score(p, head, &expected);
+  run(backend, p, p.dtype, &anchor);
+  CHECK(max_error(anchor, expected) < 1e-6);  // opposite units: zeros but for rounding
+  CHECK(max_error(anchor, std::vector<float>(anchor.size(), 0.0f)) < 1e-6);
+}
+
+/// A key of zeros has no direction: norm 0, and a cosine of 0, not NaN.
+void check_zero_key(Backend backend) {
+  Problem p;
+  p.source = GENERATE(GateSource::key_norm, GateSource::key_anchor);
+  p.has_norm = false;
+  p = filled(p);
+  p.qkv.assign(p.qkv.size(), 0.0f);
+  for (const float score : run(backend, p, p.dtype)) CHECK(score == 0);
+}
+
 void check_random(Backend backend) {
   Problem p;
   p.source = GateSource::random;
@@ -360,6 +419,14 @@ TEST_CASE("gate_score: a query channel is that of the first head of the group", 
 
 TEST_CASE("gate_score: activations have their values at 1 and -1", "[kernels][gate_score]") {
   check_activations(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("gate_score: KeyDiff's anchor is the sum of all keys so far, each of length 1", "[kernels][gate_score]") {
+  check_anchor(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("gate_score: a key of zeros scores 0", "[kernels][gate_score]") {
+  check_zero_key(GENERATE(Backend::reference, Backend::cpu));
 }
 
 // The numbers come from the same formula in Python's integers.
@@ -423,6 +490,8 @@ TEST_CASE("gate_score: on CUDA a gate sees what the cache holds", "[kernels][gat
   SECTION("the key before and after its rotation") { check_pair_at_zero(Backend::cuda); }
   SECTION("the gate's own eps") { check_gate_eps(Backend::cuda); }
   SECTION("a query's channel") { check_query_channel(Backend::cuda); }
+  SECTION("the sum of unit keys") { check_anchor(Backend::cuda); }
+  SECTION("a key of zeros") { check_zero_key(Backend::cuda); }
 }
 
 TEST_CASE("gate_score: on CUDA activations and random scores have their values", "[kernels][gate_score][cuda]") {

@@ -16,7 +16,9 @@ constexpr std::pair<std::string_view, std::string_view> kTitles[] = {{"kvpop_mls
                                                                      {"dms_separate", "DMS"},
                                                                      {"kvzap_linear", "KVzap linear"},
                                                                      {"kvzap_mlp", "KVzap MLP"},
-                                                                     {"duo", "DuoAttention"}};
+                                                                     {"duo", "DuoAttention"},
+                                                                     {"knorm", "Key norm"},
+                                                                     {"keydiff", "KeyDiff"}};
 constexpr std::pair<std::string_view, std::string_view> kShort[] = {
     {"kvpop", "KVpop"}, {"h2o", "H2O"}, {"top-k", "Top-k"}, {"oracle", "Oracle"}, {"random", "Random"}};
 constexpr std::string_view kGate = ", gate ";

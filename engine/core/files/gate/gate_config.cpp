@@ -85,7 +85,7 @@ void check_together(const GateConfig& c, const JsonObject& json) {
     fail("delay", "a delay of " + std::to_string(c.delay) + " tokens in a window of " + std::to_string(c.window),
          "a score that exists by the time the token leaves the window");
   }
-  if (kind.has_memory && c.sigmoid) {
+  if (c.kind == GateKind::kvpop_mlstm && c.sigmoid) {
     fail("sigmoid", "true", "false: the mLSTM's score has no sigmoid; KVpop's decay is added to it directly");
   }
   if (c.n_hidden > 0 && kind.hidden == GateKindInfo::Hidden::none) {

@@ -37,6 +37,8 @@ namespace kvscope {
 ///     dms_separate  w2 RMSNorm(x) + b2, x = what enters the layer (before its input norm)
 ///                   norm [L, F], w2 [L, H, F], b2 [L, H]
 ///     duo           the same number for every token                            alpha [L, H]
+///     knorm         -|k|, k after RoPE (Devoto et al., 2024). No tensors.
+///     keydiff       -cos(k, a), a = sum of k_u / |k_u| over all tokens u up to this one (KeyDiff). No tensors.
 enum class GateKind {
   kvpop_mlstm,
   kvpop_mlp,
@@ -47,7 +49,9 @@ enum class GateKind {
   dms_separate,
   kvzap_linear,
   kvzap_mlp,
-  duo
+  duo,
+  knorm,
+  keydiff
 };
 
 /// Of a hidden layer; gelu is the exact one.
@@ -128,6 +132,7 @@ GateConfig default_gate_config(GateKind kind);
 ///     kvzap            config.json of model_type "kvzap" + model.safetensors
 ///     wg-kv            a .pt or .safetensors file with g_predictors, or a folder whose only such file it is
 ///     wg-kv-stacked    a .safetensors file of w1, b1, w2 and b2 over all layers, or a folder whose only such file it is
+///     weightless       no file: the name of a kind alone, which needs none (weightless_gate(), gate_kinds.h)
 ///
 /// `path` is the folder or the file that names the format.
 std::optional<std::string> gate_format(const std::filesystem::path& path);

@@ -91,6 +91,18 @@ constexpr std::array kGateKinds = {
                  .reads = GateReads::nothing,
                  .tensors = kAlpha,
                  .defaults = {.window = 256, .n_sink = 128, .threshold = 0.5}},
+    GateKindInfo{.kind = GateKind::knorm,
+                 .name = "knorm",
+                 .reads = GateReads::key,
+                 .has_common_zero = false,
+                 .tensors = {},
+                 .defaults = {.window = 64, .n_sink = 4}},
+    GateKindInfo{.kind = GateKind::keydiff,
+                 .name = "keydiff",
+                 .reads = GateReads::key,
+                 .has_memory = true,
+                 .tensors = {},
+                 .defaults = {.window = 64, .n_sink = 4}},
 };
 
 }  // namespace
@@ -98,6 +110,11 @@ constexpr std::array kGateKinds = {
 std::span<const GateKindInfo> gate_kinds() { return kGateKinds; }
 
 const GateKindInfo& info_of(GateKind kind) { return *std::ranges::find(kGateKinds, kind, &GateKindInfo::kind); }
+
+std::optional<GateKind> weightless_gate(const std::filesystem::path& name) {
+  const std::optional<GateKind> kind = gate_kind_of(name.string());
+  return kind && info_of(*kind).reads == GateReads::key ? kind : std::nullopt;
+}
 
 const char* name_of(GateKind kind) { return info_of(kind).name; }
 

@@ -1,6 +1,8 @@
 #pragma once
 // What each kind of gate is: one row a kind. The rest of the program asks for these properties, not for a kind by name.
 
+#include <filesystem>
+#include <optional>
 #include <span>
 
 #include "engine/core/files/gate/gate_file.h"
@@ -14,6 +16,7 @@ enum class GateReads {
   attention_input,  // hidden states after the layer's input norm
   layer_input,      // hidden states before it, by a norm that the gate has itself
   query_channel,    // the last channel of the group's first query head, which then takes no part in attention
+  key,              // the KV head's k after RoPE, without weights
   nothing           // the same number for every token: heads, not tokens, are chosen
 };
 
@@ -44,5 +47,7 @@ struct GateKindInfo {
 
 std::span<const GateKindInfo> gate_kinds();
 const GateKindInfo& info_of(GateKind kind);
+/// Of a kind whose score needs no file: its name stands where others have a path. A file of that name is "./knorm".
+std::optional<GateKind> weightless_gate(const std::filesystem::path& name);
 
 }  // namespace kvscope

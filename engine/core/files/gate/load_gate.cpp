@@ -5,6 +5,7 @@
 #include "engine/core/files/gate/gate_config.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/gate/gate_formats.h"
+#include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/refuse.h"
@@ -153,10 +154,23 @@ std::string hash_of(const GateFile& gate) {
   return hash.hex();
 }
 
-GateFile load(const fs::path& path, const GateDims& known) {
+constexpr const char* kWeightless = "weightless";
+
+GateFile read(const fs::path& path, const GateDims& known) {
+  GateFile gate;
+  if (const std::optional<GateKind> kind = weightless_gate(path)) {
+    gate.config = default_gate_config(*kind);
+    gate.format = kWeightless;
+    return gate;
+  }
   const auto [format, at] = find_format(path);
-  GateFile gate = format->read(at, known);
+  gate = format->read(at, known);
   gate.format = format->name;
+  return gate;
+}
+
+GateFile load(const fs::path& path, const GateDims& known) {
+  GateFile gate = read(path, known);
   gate.path = path;
   if (!has_hidden_layer(gate.config))
     gate.config.activation = Activation::identity;  // it has no say: the hash must not have one
@@ -190,6 +204,7 @@ std::string gate_description(const GateFile& gate) {
 }
 
 std::optional<std::string> gate_format(const fs::path& path) {
+  if (weightless_gate(path)) return kWeightless;
   std::error_code error;
   try {
     return fs::is_directory(path, error) ? format_of_folder(path)
