@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ struct OptionSpec {
 };
 
 class Arguments;
+struct StartedEngine;  // app/engine_client/engine_job.h
 
 struct CommandSpec {
   std::string_view name;      // "run"
@@ -45,6 +47,9 @@ class Arguments {
   bool has(std::string_view name) const { return values_.contains(name); }
   const std::vector<std::string>& positionals() const { return positionals_; }
   void set_positional(std::size_t i, std::string text) { positionals_[i] = std::move(text); }
+  /// An engine that had to say what an argument means, for the command to go on with; null: none.
+  const std::shared_ptr<StartedEngine>& started_engine() const { return started_engine_; }
+  void set_started_engine(std::shared_ptr<StartedEngine> engine) { started_engine_ = std::move(engine); }
   std::string text(std::string_view name, std::string_view fallback = "") const;
   /// All values of an option that repeats, in order.
   std::vector<std::string> texts(std::string_view name) const;
@@ -59,6 +64,7 @@ class Arguments {
   std::map<std::string, std::string, std::less<>> values_;  // of one that repeats, the first
   std::map<std::string, std::vector<std::string>, std::less<>> repeated_;
   std::vector<std::string> positionals_;
+  std::shared_ptr<StartedEngine> started_engine_;
 };
 
 /// "--max-tokens", "-o": an option's name as it is typed.

@@ -26,12 +26,13 @@ std::vector<std::string> unknown_names(const Arguments& arguments) {
 
 }  // namespace
 
-void learn_policies(const Arguments& arguments) {
+void learn_policies(Arguments& arguments) {
   if (!arguments.has("engine") || unknown_names(arguments).empty()) return;
   const EngineJobOptions options = engine_options(arguments);
   EngineJob job(options);
-  if (unknown_names(arguments).empty() || arguments.positionals().empty()) return;
-  job.load_with(model_for(options, arguments.positionals()[0]), {});
+  if (!unknown_names(arguments).empty() && !arguments.positionals().empty())
+    job.load_with(model_for(options, arguments.positionals()[0]), {});
+  arguments.set_started_engine(std::move(job).hand_over());
 }
 
 }  // namespace kvscope::app

@@ -31,7 +31,8 @@ EngineJobOptions engine_options(const Arguments& arguments) {
           .dtype = choice(arguments, "dtype", {"auto", "float32", "bfloat16"}),
           .gates = arguments.texts("gate"),
           .is_quiet = arguments.has("quiet"),
-          .stop = [] { return !stdout_is_well(); }};
+          .stop = [] { return !stdout_is_well(); },
+          .started = arguments.started_engine()};
 }
 
 }  // namespace kvscope::app

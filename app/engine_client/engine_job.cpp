@@ -37,8 +37,15 @@ EngineJob::EngineJob(EngineJobOptions options)
     : progress_(options.is_quiet || !options.shows_progress),
       options_(std::move(options)),
       load_{.model = "", .device = options_.device, .dtype = options_.dtype, .gates = {}},
-      client_({.command = engine_command(options_.engine, options_.environment)}) {
+      client_(options_.started && options_.environment.empty() ? options_.started->take() : nullptr) {
   catch_interrupts();
+  if (client_) {
+    greeting_ = options_.started->greeting;
+    offer_ = greeting_.offer;
+    return;
+  }
+  client_ = std::make_unique<EngineClient>(
+      EngineClient::Options{.command = engine_command(options_.engine, options_.environment)});
   std::optional<nlohmann::json> first;
   while (!first && !interrupted()) first = wait_event();
   if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled before the engine started"});
@@ -47,9 +54,13 @@ EngineJob::EngineJob(EngineJobOptions options)
   offer_ = greeting_.offer;
 }
 
+std::shared_ptr<StartedEngine> EngineJob::hand_over() && {
+  return std::make_shared<StartedEngine>(std::move(client_), greeting_);
+}
+
 // Every event passes here. The engine's end is an error wherever it comes, since no command of ours ends so.
 std::optional<nlohmann::json> EngineJob::wait_event() {
-  auto event = client_.wait_event(kPoll);
+  auto event = client_->wait_event(kPoll);
   if (!event) {
     say_silence();
     return event;
@@ -82,13 +93,13 @@ void EngineJob::say_silence() {
 
 nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& handler) {
   check_offered(offer_, request);
-  const int id = client_.request(request);
+  const int id = client_->request(request);
   std::optional<std::chrono::steady_clock::time_point> give_up;
   last_event_ = std::chrono::steady_clock::now();
   while (true) {
     const bool stopped = interrupted() || (options_.stop && options_.stop());
     if (stopped && !give_up) {
-      client_.cancel(id);
+      client_->cancel(id);
       give_up = std::chrono::steady_clock::now() + kCancelPatience;
     }
     const auto event = wait_event();

@@ -2,7 +2,9 @@
 // One engine for the length of a command: started, greeted, asked, and stopped, with progress on stderr and Ctrl+C
 // passed on.
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -16,15 +18,25 @@
 
 namespace kvscope::app {
 
+/// An engine that has greeted, for the first job that wants one.
+struct StartedEngine {
+  std::unique_ptr<EngineClient> client;
+  EngineGreeting greeting;
+  std::atomic_flag taken = {};  // jobs may be made in several threads
+  /// Null: another job has it.
+  std::unique_ptr<EngineClient> take() { return taken.test_and_set() ? nullptr : std::move(client); }
+};
+
 /// How an engine is started, and what it is given with every model.
 struct EngineJobOptions {
   std::string engine = {};  // a shell command; empty: kvscope-engine beside this program
   std::string device = "auto", dtype = "auto";
-  std::vector<std::string> gates = {};        // paths or names, as a user gives them
-  std::vector<std::string> environment = {};  // "CUDA_VISIBLE_DEVICES=1"; only for an engine of this machine
-  bool is_quiet = false;                      // nothing is printed but warnings
-  bool shows_progress = true;                 // false: one of several engines, whose progress is not shown
-  std::function<bool()> stop = {};            // true cancels, as Ctrl+C does
+  std::vector<std::string> gates = {};          // paths or names, as a user gives them
+  std::vector<std::string> environment = {};    // "CUDA_VISIBLE_DEVICES=1"; only for an engine of this machine
+  bool is_quiet = false;                        // nothing is printed but warnings
+  bool shows_progress = true;                   // false: one of several engines, whose progress is not shown
+  std::function<bool()> stop = {};              // true cancels, as Ctrl+C does
+  std::shared_ptr<StartedEngine> started = {};  // instead of a new one, of the same command without an environment
 
   /// Whether the engine may be on another machine: then paths are not checked here.
   bool is_elsewhere() const { return !engine.empty(); }
@@ -37,6 +49,8 @@ class EngineJob {
   /// Starts the engine and waits for its greeting. Throws Error: it cannot be started, dies, or speaks another version.
   explicit EngineJob(EngineJobOptions options);
   const EngineGreeting& greeting() const { return greeting_; }
+  /// The engine, for another job; this one ends here.
+  std::shared_ptr<StartedEngine> hand_over() &&;
   /// What it can do, with the model that is loaded.
   const protocol::EngineOffer& offer() const { return offer_; }
 
@@ -72,7 +86,7 @@ class EngineJob {
   EngineJobOptions options_;
   protocol::LoadRequest load_;
   std::optional<std::vector<GateRef>> gates_;  // that are loaded; their files are read when a run is first recorded
-  EngineClient client_;
+  std::unique_ptr<EngineClient> client_;
   EngineGreeting greeting_;
   protocol::EngineOffer offer_;
 };

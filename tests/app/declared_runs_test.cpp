@@ -101,6 +101,15 @@ TEST_CASE("A run under a declared policy is traced, and its trace opens and is e
   }
 }
 
+TEST_CASE("A command under a declared policy starts its engine once") {
+  const TemporaryFolder folder;
+  const std::string log = (folder / "starts").string();
+  const Result result = run_fake("fake.none:keep=25%", {}, "echo started >> " + log + "; " + engine());
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(read_text(log) == "started\n");
+}
+
 TEST_CASE("What an engine does not offer is refused in one line before it is asked") {
   const TemporaryFolder folder;
   check_refused(run_fake("fake.none:mix=7"), 1, "policy fake.none: mix: \"7\"");
