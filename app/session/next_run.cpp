@@ -8,6 +8,7 @@
 #include "engine/core/policy/allocation.h"
 #include "engine/core/study/measure/output_error.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/utf8_prefix.h"
 
 namespace kvscope::app {
 namespace {
@@ -49,13 +50,8 @@ void NextRun::shorten_prompt(int most) {
   std::string text = parameters_.prompt;
   for (int n = prompt_tokens_; words_ && n > std::max(1, most) && !text.empty();) {
     const double share = std::max(0, most) / static_cast<double>(n);
-    text.resize(std::min(text.size() - 1, static_cast<std::size_t>(static_cast<double>(text.size()) * share)));
-    // Not in the middle of a character.
-    const auto cut = parameters_.prompt[text.size()];
-    if ((static_cast<unsigned char>(cut) & 0xC0) == 0x80) {
-      while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80) text.pop_back();
-      if (!text.empty()) text.pop_back();
-    }
+    const auto size = static_cast<std::size_t>(static_cast<double>(text.size()) * share);
+    text.resize(utf8_prefix(text, std::min(text.size() - 1, size)).size());
     set_prompt(text);
     n = count(*words_, parameters_, chat_options());
   }

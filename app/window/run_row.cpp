@@ -13,6 +13,7 @@
 #include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
+#include "engine/core/support/utf8_prefix.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/imgui_compat.h"
 #include "views/widgets/table_cells.h"
@@ -94,11 +95,7 @@ void slot_button(Panel& panel, const char* letter, Slot slot, int run_id, bool i
 
 // The beginning of the prompt in one line.
 std::string excerpt(const RunRecord& run) {
-  std::size_t end = std::min(run.prompt_text.size(), kExcerpt);
-  if (end < run.prompt_text.size()) {  // not in the middle of a character
-    while (end > 0 && (static_cast<unsigned char>(run.prompt_text[end]) & 0xC0) == 0x80) --end;
-  }
-  std::string text = run.prompt_text.substr(0, end);
+  std::string text(utf8_prefix(run.prompt_text, kExcerpt));
   for (char& c : text) c = c == '\n' || c == '\t' || c == '\r' ? ' ' : c;
   return text;
 }

@@ -12,6 +12,7 @@
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/utf8.h"
+#include "engine/core/support/utf8_prefix.h"
 #include "views/figure/font_files.h"
 #include "views/figure/token_text.h"
 
@@ -106,13 +107,8 @@ double text_width(std::string_view utf8, FontRole role, double size) {
 
 std::string shortened(std::string text, FontRole role, double size, double width) {
   if (text_width(text, role, size) <= width) return text;
-  while (!text.empty() && text_width(text + "…", role, size) > width) {
-    bool inside = true;  // of a character whose first byte is still there
-    while (inside && !text.empty()) {
-      inside = (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80;
-      text.pop_back();
-    }
-  }
+  while (!text.empty() && text_width(text + "…", role, size) > width)
+    text.resize(utf8_prefix(text, text.size() - 1).size());
   return text + "…";
 }
 

@@ -7,6 +7,7 @@
 
 #include "engine/core/support/text.h"
 #include "engine/core/support/utf8.h"
+#include "engine/core/support/utf8_prefix.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/imgui_compat.h"
 
@@ -60,12 +61,11 @@ bool TextField::is_editable() const { return text_.size() <= kMostEdited && !has
 void TextField::look_at_text() {
   measured_.width = -1;
   has_zero_ = text_.find('\0') != std::string::npos;  // where a text ends for InputText
-  std::size_t end = std::min(text_.size(), kMostShown);
-  while (end < text_.size() && end > 0 && (static_cast<unsigned char>(text_[end]) & 0xC0) == 0x80) --end;
-  excerpt_ = is_editable() ? "" : text_.substr(0, end);
+  const std::string_view shown = utf8_prefix(text_, kMostShown);
+  excerpt_ = is_editable() ? "" : std::string(shown);
   std::ranges::replace(excerpt_, '\0', ' ');
   right_to_left_ = false;
-  for (std::size_t at = 0; at < end && !right_to_left_;) {
+  for (std::size_t at = 0; at < shown.size() && !right_to_left_;) {
     const Utf8Char c = decode_utf8(text_, at);
     right_to_left_ = c.valid && is_right_to_left(c.code_point);
     at += c.length;
