@@ -71,6 +71,7 @@ class Case:
             ratio=at.ratio,
             threshold=at.threshold,
             zap_window=KVZAP_WINDOW,
+            next_window=KVZAP_WINDOW + 1,
         )
 
 
@@ -134,36 +135,49 @@ CASES = (
         "H2O, observed attention",
         lambda at: kvpress.ObservedAttentionPress(at.ratio),
         "ObservedAttentionPress",
-        "h2o:budget={budget},window=1",
+        "h2o:budget={budget},window=1,normalise=mean",
         "hf.kvpress.ObservedAttentionPress:compression_ratio={ratio}",
-        "Another rule. KVScope adds up the attention that a token received, as the H2O paper does. kvpress divides "
-        "the sum by the number of queries that could see the token (`observed_attention_press.py`), so newer tokens "
-        "rank higher. KVScope also keeps the newest token always. The second row undoes both: it compares with "
-        "kvpress' scores times that number, the newest token kept.",
+        "Same rule with `normalise=mean`: kvpress divides the attention that a token received by the number of queries "
+        "that could see the token (`observed_attention_press.py`). The H2O paper, and KVScope by default, add it up. "
+        "KVScope also keeps the newest token always. The second row compares with kvpress' scores, the newest token "
+        "kept.",
         attention="eager",
     ),
     Case(
         "Key norm",
         lambda at: kvpress.KnormPress(at.ratio),
         "KnormPress",
-        "knorm:budget={budget},sinks=0,window=1",
+        "top-k:budget={budget},sinks=0,window=1",
         "hf.knorm:budget={budget},sinks=0,window=1",
         "Same score, another moment. KVScope's rule acts at every query of the prompt, so from layer 1 on the keys "
         "are those of a model that has already lost tokens. kvpress reads the prompt with a full cache and evicts "
         "after it. KVScope also keeps the newest token, its window. The second row undoes both: layer 0, whose keys "
         "no eviction changes, with the newest token kept.",
         from_first_answer=False,
+        gate="knorm",
+    ),
+    Case(
+        "KeyDiff",
+        lambda at: kvpress.KeyDiffPress(at.ratio),
+        "KeyDiffPress",
+        "top-k:budget={budget},sinks=0,window=1",
+        "hf.keydiff:budget={budget},sinks=0,window=1",
+        "Another anchor. KVScope scores a token when it arrives, against the mean of the keys up to it. kvpress scores "
+        "all tokens after the prompt, against the mean of all its keys (`keydiff_press.py`). The rest of the difference "
+        "is that of the key norm.",
+        from_first_answer=False,
+        gate="keydiff",
     ),
     Case(
         "KVzap",
         _kvzap,
         "DMSPress(KVzapPress)",
-        "kvzap:threshold={threshold},window={zap_window}",
-        "my.Linear:threshold={threshold},sinks=0,window={zap_window}",
-        "Same scores, threshold and window, another prompt. KVScope evicts while it reads the prompt. kvpress reads "
-        "it with a full cache (`dms_press.py` calls this dense prefill). So layer 0 is the same, and the layers above "
-        "it have other scores.",
-        from_first_answer=False,
+        "kvzap:threshold={threshold},window={next_window},prefill=dense",
+        "my.Linear:threshold={threshold},sinks=0,window={next_window}",
+        "Same rule with `prefill=dense`: kvpress reads the prompt with a full cache (`dms_press.py` calls this dense "
+        "prefill). What is kept counts at the first query of the answer, so the window is one token larger than that of "
+        "kvpress. The rules of the Python engine evict while they read the prompt. So there layer 0 is the same, and the "
+        "layers above it have other scores.",
         gate="kvzap",
     ),
     Case(

@@ -100,7 +100,8 @@ class Check:
 
     def _load(self, gate: str) -> None:
         for name, engine in self.engines.items():
-            gates = [str(self.folder / gate)] if gate and name == "ours" else []
+            path = self.folder / gate
+            gates = [str(path) if path.exists() else gate] if gate and name == "ours" else []
             if self._loaded.get(name) != gates:
                 engine.load(str(self.subject.folder), gates)
                 self._loaded[name] = gates
@@ -160,11 +161,9 @@ class Check:
         if case.title == "StreamingLLM":
             rows.append(Row("- at the next query", budget, against(after), None))
         if case.attention == "eager":
-            rows.append(
-                Row("- kvpress' scores times queries", budget, against(ours, best(all_scores, budget, True)), None)
-            )
+            rows.append(Row("- newest token kept", budget, against(ours, best(all_scores, budget)), None))
         if case.title == "Key norm":
-            other = best(all_scores, budget, False)
+            other = best(all_scores, budget)
             rows.append(
                 Row("- layer 0, newest token kept", budget, against(ours, other, first), against(python, other, first))
             )
@@ -213,12 +212,10 @@ def spread(scores: np.ndarray | None, chosen: np.ndarray) -> float:
     return out
 
 
-def best(scores: np.ndarray | None, budget: int, times_queries: bool) -> np.ndarray:
-    """[prompts, layers, KV heads, n] bool: the newest token, and the `budget` - 1 others with the greatest scores. With
-    times_queries, scores are multiplied by the number of queries that saw the token: a mean becomes a sum."""
+def best(scores: np.ndarray | None, budget: int) -> np.ndarray:
+    """[prompts, layers, KV heads, n] bool: the newest token, and the `budget` - 1 others with the greatest scores."""
     assert scores is not None
-    n = scores.shape[-1]
-    values = scores * np.arange(n, 0, -1) if times_queries else scores.copy()
+    values = scores.copy()
     values[..., -1] = np.inf
     kept = np.zeros(values.shape, bool)
     np.put_along_axis(kept, np.argsort(-values, axis=-1, kind="stable")[..., :budget], True, axis=-1)
