@@ -79,6 +79,17 @@ std::vector<std::string> words_of(const Session& session, const UiState& ui, con
   return study_words(form, values_of(ui, form, arguments));
 }
 
+/// Why the engine that runs cannot do the study of the form, if the form names this engine; empty: it can.
+std::string why_not(const Session& session, const UiState& ui) {
+  const auto form = ui.study_values.find(ui.study_command);
+  if (!ui.studies || form == ui.study_values.end()) return "";
+  const auto engine = form->second.find("engine");
+  if ((engine == form->second.end() ? "" : engine->second) != session.engine().command()) return "";
+  const protocol::EngineOffer& offer = session.engine().offer();
+  if (form->first == "hybrid") return protocol::why_no_policy(offer, PolicySpec::parse("hybrid:heads=d"));
+  return protocol::why_no_service(offer, form->first == "capture" ? "run" : "job.eval");
+}
+
 void show_form(const Session& session, UiState& ui, const nlohmann::json& arguments) {
   std::string command = ui.study_command.empty() && !session.study_jobs().forms().empty()
                             ? session.study_jobs().forms().front().command
@@ -186,14 +197,18 @@ void add_study_job_commands(CommandRegistry& registry, Session& session, UiState
                 .arguments = takes(arg::path("path", "a new one where files were saved last")),
                 .enabled = [&session] { return !session.engine().model_path().empty(); },
                 .run = [&session, &ui](const nlohmann::json& arguments) { write_recipe(session, ui, arguments); }});
-  add("study.start", "Start the study",
-      takes(arg::text("command", "the form's", "name"), arg::object("options", "the form's")), has_forms,
-      [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
-        const int id = session.study_jobs().start(words_of(session, ui, arguments));
-        ui.study_values.erase(session.study_jobs().job(id).command());
-        if (ui.studies) show_form(session, ui, {});
-        return id;
-      });
+  registry.add({.id = "study.start",
+                .title = "Start the study",
+                .group = "Study",
+                .arguments = takes(arg::text("command", "the form's", "name"), arg::object("options", "the form's")),
+                .enabled = has_forms,
+                .run = [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
+                  const int id = session.study_jobs().start(words_of(session, ui, arguments));
+                  ui.study_values.erase(session.study_jobs().job(id).command());
+                  if (ui.studies) show_form(session, ui, {});
+                  return id;
+                },
+                .why_not = [&session, &ui] { return why_not(session, ui); }});
   add("study.copy_command", "Copy the study as a command", takes(arg::number("id", "the form")), has_forms,
       [&session, &ui, id_of](const nlohmann::json& arguments) -> nlohmann::json {
         ui.clipboard = has_argument(arguments, "id")

@@ -137,9 +137,15 @@ void draw_form(Panel& panel) {
   command_button(panel, "Start", "study.start", {panel.px(110), 0}, true);
   ImGui::SameLine();
   command_button(panel, "Copy as command", "study.copy_command");
-  if (form.command != "sweep") return;
+  if (form.command == "sweep") {
+    ImGui::SameLine();
+    command_button(panel, "Write a recipe", "study.new_recipe");
+  }
+  const std::string why = panel.commands.refusal(*panel.commands.find("study.start"));
+  if (why.empty()) return;
   ImGui::SameLine();
-  command_button(panel, "Write a recipe", "study.new_recipe");
+  views::text_in(panel.theme().palette.warn, why);
+  panel.services.items->add_text("studies.why_not", views::last_item(), why);
 }
 
 }  // namespace

@@ -125,6 +125,30 @@ TEST_CASE("What an engine does not offer is refused in one line before it is ask
   CHECK(run_fake("streaming", {}, offer).exit_code == 0);  // without the oracle, which is only a default
 }
 
+TEST_CASE("A study that the engine does not serve says so next to Start, and on the command line before it begins") {
+  const std::string offer =
+      fake(R"(--offer '{"name": "small 1", "serves": ["run", "score"], "builtin_policies": ["full", "streaming"]}')");
+  const TemporaryFolder folder;
+  check_refused(kvscope_run({"hybrid", sample_model().string(), "--engine", offer, "--signal", "oracle", "--texts",
+                             in_source("samples/prompts/heldout.txt"), "-o", folder / "h.h5", "--quiet"}),
+                1, "The engine (small 1) cannot run KVScope's policy hybrid.");
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = offer});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  const auto reason = [&](const char* study) {
+    window.command("study.jobs", {{"command", study}});
+    window.frames(3);
+    return window.text("studies.why_not");
+  };
+  CHECK(reason("sweep") == "The engine (small 1) cannot run evaluations.");
+  CHECK(reason("hybrid") == "The engine (small 1) cannot run KVScope's policy hybrid.");
+  CHECK_THROWS(window.command("study.start"));
+  window.command("study.jobs", {{"command", "capture"}});
+  window.frames(3);
+  CHECK(window.request({{"query", "item"}, {"id", "studies.why_not"}}).value("rect", json()).is_null());
+}
+
 TEST_CASE("An engine whose greeting is not as it must be is refused by the field's name") {
   const auto refused = [](const std::string& offer, const std::string& part) {
     INFO(offer);

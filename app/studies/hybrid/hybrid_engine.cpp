@@ -79,6 +79,8 @@ fs::path HeadFolders::next() {
 
 HybridEngine::HybridEngine(const EngineJobOptions& engine, const HybridPlan& plan, const TextPieces& pieces)
     : plan_(plan), pieces_(pieces), device_(engine.device), dtype_(engine.dtype), job_(engine) {
+  if (const std::string why = protocol::why_no_policy(job_.offer(), PolicySpec::parse(kHybrid)); !why.empty())
+    throw Error({.code = ExitCode::usage, .file = "engine", .found = why});
   load_gates(plan.gates);
   const HeadsOfModel heads{.n_layers = model_.n_layers, .n_kv_heads = model_.n_kv_heads};
   cache_ = {.context = plan.context > 0 ? plan.context : model_.max_positions, .n_sink = kSinks, .window = kWindow};
