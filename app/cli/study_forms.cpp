@@ -13,6 +13,7 @@ struct FormOf {
   std::string_view command, title;
   std::vector<std::pair<std::string_view, std::string_view>> positionals;  // name and help
   std::vector<std::string_view> main;
+  std::string_view service = {}, policy = {};  // StudyForm
 };
 
 constexpr std::pair<std::string_view, std::string_view> kModel = {"MODEL", "a model's folder or name"};
@@ -22,13 +23,19 @@ constexpr auto kLeftOut = std::to_array<std::string_view>({"quiet", "json", "for
 
 const std::vector<FormOf>& forms() {
   static const std::vector<FormOf> list = {
-      {"sweep", "Sweep", {{"RECIPE", "policies, texts and tasks (.json)"}}, {"o", "jobs"}},
-      {"hybrid", "Hybrid heads", {kModel}, {"texts", "signal", "policy", "strategies", "shares", "o"}},
-      {"eval", "Evaluation", {kModel}, {"tasks", "policies", "texts", "questions", "o"}},
+      {"sweep", "Sweep", {{"RECIPE", "policies, texts and tasks (.json)"}}, {"o", "jobs"}, "job.eval"},
+      {"hybrid",
+       "Hybrid heads",
+       {kModel},
+       {"texts", "signal", "policy", "strategies", "shares", "o"},
+       "score",
+       "hybrid:heads=d"},
+      {"eval", "Evaluation", {kModel}, {"tasks", "policies", "texts", "questions", "o"}, "job.eval"},
       {"capture",
        "Capture",
        {kModel, {"PROMPTS", "one prompt per line (.jsonl or text), or a folder of .txt files"}},
-       {"policy", "max-tokens", "o"}},
+       {"policy", "max-tokens", "o"},
+       "run"},
   };
   return list;
 }
@@ -39,8 +46,11 @@ std::vector<StudyForm> study_forms() {
   std::vector<StudyForm> all;
   for (const FormOf& of : forms()) {
     const CommandSpec& spec = *find_command(of.command);
-    StudyForm form{
-        .command = std::string(of.command), .title = std::string(of.title), .summary = std::string(spec.summary)};
+    StudyForm form{.command = std::string(of.command),
+                   .title = std::string(of.title),
+                   .summary = std::string(spec.summary),
+                   .service = std::string(of.service),
+                   .policy = std::string(of.policy)};
     for (const auto& [name, help] : of.positionals)
       form.fields.push_back({.name = std::string(name),
                              .value = std::string(name),

@@ -81,13 +81,14 @@ std::vector<std::string> words_of(const Session& session, const UiState& ui, con
 
 /// Why the engine that runs cannot do the study of the form, if the form names this engine; empty: it can.
 std::string why_not(const Session& session, const UiState& ui) {
-  const auto form = ui.study_values.find(ui.study_command);
-  if (!ui.studies || form == ui.study_values.end()) return "";
-  const auto engine = form->second.find("engine");
-  if ((engine == form->second.end() ? "" : engine->second) != session.engine().command()) return "";
+  const auto values = ui.study_values.find(ui.study_command);
+  if (!ui.studies || values == ui.study_values.end()) return "";
+  const auto engine = values->second.find("engine");
+  if ((engine == values->second.end() ? "" : engine->second) != session.engine().command()) return "";
   const protocol::EngineOffer& offer = session.engine().offer();
-  if (form->first == "hybrid") return protocol::why_no_policy(offer, PolicySpec::parse("hybrid:heads=d"));
-  return protocol::why_no_service(offer, form->first == "capture" ? "run" : "job.eval");
+  const StudyForm& form = form_of(session, ui.study_command);
+  const std::string why = protocol::why_no_service(offer, form.service);
+  return why.empty() && !form.policy.empty() ? protocol::why_no_policy(offer, PolicySpec::parse(form.policy)) : why;
 }
 
 void show_form(const Session& session, UiState& ui, const nlohmann::json& arguments) {

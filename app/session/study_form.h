@@ -18,10 +18,12 @@ struct StudyField {
 };
 
 struct StudyForm {
-  std::string command;  // "sweep"
-  std::string title;    // "Sweep"
-  std::string summary;  // a sentence
-  std::vector<StudyField> fields;
+  std::string command;       // "sweep"
+  std::string title;         // "Sweep"
+  std::string summary;       // a sentence
+  std::string service = {};  // that its engine must serve (engine_offer.h)
+  std::string policy = {};   // of KVScope's, as text, that its engine must run; empty: those that the study names
+  std::vector<StudyField> fields = {};
 
   const StudyField* field(const std::string& name) const;
 };
