@@ -17,7 +17,7 @@ from presses import ANSWER, PARAMETERS, Tried
 INTRO = """\
 # KVScope and kvpress
 
-KVScope and kvpress share eight methods. This page compares what they keep, head by head. One command measured every \
+KVScope and kvpress share nine methods. This page compares what they keep, head by head. One command measured every \
 figure and wrote the page:
 
     python tests/python/kvpress_check --engine build/release/bin/kvscope-engine
@@ -32,7 +32,7 @@ processor time, on one thread, in float32, with {engines}.
 - **kvpress**: the press alone, in transformers. The rows that it leaves in the cache are found by their bits.
 - **KVScope's engine**: `kvscope-engine`, over its protocol.
 - **Python engine**: [`kvscope.engine`](../engine/python/README.md), over the same protocol. It runs KVScope's rule \
-where it has one (StreamingLLM, key norm, KVzap), else the press itself.
+where it has one (StreamingLLM, key norm, KeyDiff, KVzap), else the press itself.
 - **Overlap** of a head: tokens that both keep, divided by the mean number of tokens that each keeps. A cell has the \
 mean over all heads and prompts, the least, and the number of heads with identical sets. Where only near-ties differ, \
 it also has the difference of their scores.
@@ -113,10 +113,11 @@ def models_table(subject: Subject, rows: Sequence[Row]) -> str:
 def reasons(rows: Sequence[Row]) -> str:
     out = ["## Why they differ", ""]
     for case in CASES:
-        own = case.engine.replace("{zap_window}", str(KVZAP_WINDOW)).replace("{", "").replace("}", "")
+        own = case.engine.replace("{next_window}", str(KVZAP_WINDOW + 1)).replace("{", "").replace("}", "")
         own = own.replace("window=window", "window=budget-4").replace("budget=budget", "budget=...")
         own = own.replace("threshold=threshold", "threshold=...")
-        text = f"**{case.title}** (`{own}`; `{case.press_text}`). {case.reason}"
+        gate = f" with `--gate {case.gate}`" if case.gate in ("knorm", "keydiff") else ""
+        text = f"**{case.title}** (`{own}`{gate}; `{case.press_text}`). {case.reason}"
         refused = {line.split(";")[0] for row in rows if row.title == case.title for line in row.refusals}
         for line in sorted(refused):
             text += f" KVScope's engine refused its policy, so its column is empty: `{line}`."
