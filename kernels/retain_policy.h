@@ -34,6 +34,9 @@ struct RetainPolicy {
   const std::int32_t* head_top_k = nullptr;  // [n_kv_heads] >= 0, instead of top_k, or null
   int protect = 0;                           // of least: the last tokens before q that may not leave
   int decay_stride = 1;                      // n >= 1
+  /// [n_kv_heads, window] in and out, or null: the slot of token t in cell t % window, so that `window` and `threshold` need not
+  /// search for who leaves. A cell that is wrong costs a search.
+  std::int32_t* recent_slot = nullptr;
 };
 
 /// What one head decided at one step. Exactly what a trace keeps of it.

@@ -103,7 +103,7 @@ int DecodeStep::row_of(int sequence) const {
 void DecodeStep::run(std::span<const DecodeInput> inputs) {
   inputs_.assign(inputs.begin(), inputs.end());
   for (int row = 0; row < n_rows(); ++row) {
-    lane_of(row).prepare();
+    lane_of(row).prepare(inputs[row].position);
     buffers_.set_input(row, inputs[row].id, inputs[row].position);
   }
   if (is_cuda()) {

@@ -34,8 +34,9 @@ at::Tensor of_heads(const SequenceState& sequence, const Value& value) {
 
 }  // namespace
 
-void Lane::prepare() {
+void Lane::prepare(std::int32_t position) {
   sequence_->cache.reserve_next();
+  sequence_->find_recent_slots(position);
   const ActivePolicy& policy = sequence_->policy;
   if (policy_version_ == policy.version()) return;
   const RetentionPlan& plan = policy.plan();
@@ -106,6 +107,8 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
                                             .decay_stride = geometry.decay_stride},
                                  .decision = out.decisions + index * config.n_kv_heads};
   if (sequence.policy.is_local_layer(index)) return args;  // no score is asked for there
+  if (sequence.recent_slot.defined() && sequence.recent_slot.size(2) == geometry.window)
+    args.policy.recent_slot = sequence.recent_slot[index].data_ptr<std::int32_t>();
   if (log_gamma_.defined()) args.policy.log_gamma = log_gamma_[index].data_ptr<float>();
   if (head_top_k_.defined()) {
     args.policy.head_top_k = head_top_k_[index].data_ptr<std::int32_t>();

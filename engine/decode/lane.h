@@ -14,7 +14,7 @@ class Lane {
 
   SequenceState& sequence() const { return *sequence_; }
   /// Before a step: a page for the token, and tensors anew if the policy was changed.
-  void prepare();
+  void prepare(std::int32_t position);
   /// After it: notes the slots that were used, and tells the methods.
   void note_step(std::int32_t position, const StepBuffers::Decided& decided);
 

@@ -101,9 +101,14 @@ RetainDecision retain_head(const SlotCacheView& cache, const RetainPolicy& polic
   const std::int64_t row = slot_row(cache, head);
   float* priority = cache.slot_priority ? cache.slot_priority + row : nullptr;
   std::int32_t* n_slots = cache.n_slots + head;
-  const Scan scan =
-      contest.is_due(*n_slots) ? scan_slots(contest, cache.slot_position + row, priority, *n_slots) : nothing_found();
-  return decide(contest, scan, priority, n_slots);
+  Scan scan = nothing_found();
+  if (contest.is_due(*n_slots)) {
+    scan.newcomer_slot = known_slot(contest, head, cache.slot_position + row, *n_slots);
+    if (scan.newcomer_slot < 0) scan = scan_slots(contest, cache.slot_position + row, priority, *n_slots);
+  }
+  const RetainDecision decision = decide(contest, scan, priority, n_slots);
+  if (std::int32_t* cell = recent_cell(contest, head, position)) *cell = decision.slot;
+  return decision;
 }
 
 void retain_step(const RetainStepArgs& args) {

@@ -55,7 +55,11 @@ template <int kThreads>
 __device__ RetainDecision retain(const SlotCacheView& cache, const HeadContest& contest, int head, Scan* of_warp) {
   const std::int64_t row = slot_row(cache, head);
   const std::int32_t n_slots = cache.n_slots[head];
-  Scan scan = scan_slots<kThreads>(cache, contest, row, contest.is_due(n_slots) ? n_slots : 0);
+  Scan scan = nothing_found();
+  if (contest.is_due(n_slots)) {
+    scan.newcomer_slot = known_slot(contest, head, cache.slot_position + row, n_slots);
+    if (scan.newcomer_slot < 0) scan = scan_slots<kThreads>(cache, contest, row, n_slots);
+  }
   for (int offset = 16; offset > 0; offset /= 2) scan = merge(scan, from_lane(scan, offset));
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = scan;
   __syncthreads();  // also: every thread has read n_slots before it changes
@@ -64,6 +68,7 @@ __device__ RetainDecision retain(const SlotCacheView& cache, const HeadContest& 
   std::int32_t counted = n_slots;
   const RetainDecision decision = decide(contest, scan, cache.slot_priority + row, &counted);
   if (counted != n_slots) cache.n_slots[head] = counted;
+  if (std::int32_t* cell = recent_cell(contest, head, contest.position)) *cell = decision.slot;
   return decision;
 }
 

@@ -143,6 +143,22 @@ KVSCOPE_HOST_DEVICE inline RetainDecision decide_least(const HeadContest& contes
   return decision;
 }
 
+/// The cell of RetainPolicy::recent_slot for token t, null where rule or policy has none. Of two tokens a window apart it is the
+/// same: who leaves hands it to who comes.
+KVSCOPE_HOST_DEVICE inline std::int32_t* recent_cell(const HeadContest& contest, int head, std::int32_t t) {
+  if (contest.policy.recent_slot == nullptr || contest.has_search() || t < 0) return nullptr;
+  const std::int64_t window = contest.policy.window;
+  return contest.policy.recent_slot + head * window + t % contest.policy.window;
+}
+
+/// The newcomer's slot without a search; -1: not known. `position`: of the head's slots.
+KVSCOPE_HOST_DEVICE inline std::int32_t known_slot(const HeadContest& contest, int head, const std::int32_t* position,
+                                                   std::int32_t n_slots) {
+  const std::int32_t* cell = recent_cell(contest, head, contest.newcomer());
+  const std::int32_t slot = cell != nullptr ? *cell : -1;
+  return slot >= 0 && slot < n_slots && position[slot] == contest.newcomer() ? slot : -1;
+}
+
 /// The decision of a head with `n_slots` slots, and its effects on them: token q takes the slot of who leaves, or a
 /// fresh one, which is counted.
 KVSCOPE_HOST_DEVICE inline RetainDecision decide(const HeadContest& contest, const Scan& scan, float* priority,

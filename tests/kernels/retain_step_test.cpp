@@ -33,6 +33,7 @@ struct Problem {
   std::vector<std::int32_t> head_top_k;  // [kHeads] or empty
   std::vector<float> log_gamma;          // [kHeads] or empty
   std::vector<float> score;              // [kSteps, kHeads]: of the token at that position
+  bool has_hints = false;                // of the slots of recent tokens, now and then those of seven steps ago
 
   float threshold_of(int head) const { return head_threshold.empty() ? threshold : head_threshold[head]; }
   int top_k_of(int head) const { return head_top_k.empty() ? top_k : head_top_k[head]; }
@@ -73,6 +74,9 @@ History run(Backend backend, const Problem& p) {
   const std::int32_t* head_top_k = p.head_top_k.empty() ? nullptr : memory.put(p.head_top_k);
   auto* decision = memory.put(std::vector<RetainDecision>(kSteps * kHeads, RetainDecision{-9, -9, 9, 9, 9, -9, -9}));
   auto* slot = memory.put(std::vector<std::int32_t>(kSteps * kHeads, -9));
+  // Two, of which one falls behind: a hint is right, out of date, or nonsense.
+  std::int32_t* hints[] = {memory.put(std::vector<std::int32_t>(kHeads * p.window, -1)),
+                           memory.put(std::vector<std::int32_t>(kHeads * p.window, 1 << 20))};
   for (int q = 0; q < kSteps; ++q) {
     const RetainStepArgs step = {.cache = view,
                                  .policy = {.rule = p.rule,
@@ -84,7 +88,8 @@ History run(Backend backend, const Problem& p) {
                                             .window = p.window,
                                             .top_k = p.top_k,
                                             .head_top_k = head_top_k,
-                                            .decay_stride = p.decay_stride},
+                                            .decay_stride = p.decay_stride,
+                                            .recent_slot = p.has_hints ? hints[q / 7 % 2] : nullptr},
                                  // The newcomer's score; before the first one there is nothing to read.
                                  .score = score + std::max(0, q - p.window) * kHeads,
                                  .position = q,
@@ -196,6 +201,7 @@ Problem generated_problem() {
   const auto kind = GENERATE(Scores::random, Scores::ties, Scores::all_equal, Scores::minus_infinity, Scores::rising,
                              Scores::falling);
   p.score = make_scores(kind);
+  p.has_hints = p.decay_stride == 7;
   if (GENERATE(false, true)) p.log_gamma = {0.0f, -0.0123f, -0.7f};
   return p;
 }
@@ -206,6 +212,7 @@ Problem mixed_heads_problem() {
   p.rule = GENERATE(RetainRule::threshold, RetainRule::top_k);
   p.window = GENERATE(1, 16);
   p.strict = GENERATE(false, true);
+  p.has_hints = GENERATE(false, true);
   p.threshold = 1;
   p.score = make_scores(Scores::ties);
   if (GENERATE(false, true)) p.head_threshold = {-INFINITY, 0.0f, INFINITY};
@@ -313,6 +320,32 @@ void check_crowded(Backend backend) {
   CHECK(found.evicted == (newcomer_score > 0 ? cache.slot_position[weakest] : n_slots - p.window));
 }
 
+/// Three slots that claim to hold the newcomer, which no cache has: a search finds the first or the last, a hint says the second.
+void check_hint_is_taken(Backend backend) {
+  HostCache cache = empty_cache({40}, 64, 3, DType::f32, 13);
+  for (int slot = 0; slot < 40; ++slot) cache.slot_position[slot] = slot;
+  for (const int slot : {3, 9, 21}) cache.slot_position[slot] = 24;
+  const RetainRule rule = GENERATE(RetainRule::window, RetainRule::threshold);
+  for (const int hint : {-1, 9, 10, 1000}) {
+    CAPTURE(hint);
+    Memory memory(backend);
+    std::vector<std::int32_t> hints(16, -1);
+    hints[24 % 16] = hint;
+    auto* recent = memory.put(hints);
+    const RetainStepArgs args = {.cache = upload(cache, memory),
+                                 .policy = {.rule = rule, .threshold = 1, .window = 16, .recent_slot = recent},
+                                 .score = memory.put(std::vector<float>{0}),
+                                 .position = 40,
+                                 .decision = memory.put(std::vector<RetainDecision>(1)),
+                                 .slot = memory.put(std::vector<std::int32_t>(1, -9))};
+    retain_step(args, {backend});
+    const std::int32_t slot = memory.get(args.slot)[0];
+    CHECK((slot == 9) == (hint == 9));
+    CHECK(memory.get(args.decision)[0].evicted == 24);
+    CHECK(memory.get(recent)[40 % 16] == slot);
+  }
+}
+
 void check_nan(Backend backend) {
   Problem p;
   p.score = make_scores(Scores::random);
@@ -329,6 +362,17 @@ void check_nan(Backend backend) {
 }
 
 }  // namespace
+
+TEST_CASE("retain_step: the slot of a token that leaves the window is taken from a hint that is right",
+          "[kernels][retain_step]") {
+  check_hint_is_taken(Backend::cpu);
+}
+
+TEST_CASE("retain_step: on CUDA the slot of a token that leaves the window is taken from a hint that is right",
+          "[kernels][retain_step][cuda]") {
+  if (skip_without_device()) return;
+  check_hint_is_taken(Backend::cuda);
+}
 
 TEST_CASE("retain_step: top_k decides as a sort of the kept tokens does", "[kernels][retain_step]") {
   const Problem p = generated_problem();

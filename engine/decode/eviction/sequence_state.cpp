@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "engine/model/weights.h"
 
@@ -25,6 +26,9 @@ SequenceState::SequenceState(const LoadedModel& model_, const PolicySpec& spec, 
           at::full({config.n_layers, config.n_kv_heads, window + 1}, std::numeric_limits<float>::quiet_NaN(), floats);
     }
   }
+  const kernels::RetainRule rule = policy.rule();
+  if (rule == kernels::RetainRule::window || rule == kernels::RetainRule::threshold)
+    recent_slot = at::full({config.n_layers, config.n_kv_heads, window}, -1, floats.dtype(at::kInt));
   // All pages at once: memory stays as it is, and every head's pages follow each other, so that rows() copies nothing.
   if (policy.has_fixed_budget() || (policy.prefills_densely() && !policy.has_local_layers()))
     cache.reserve(policy.prompt_slots());
@@ -43,7 +47,23 @@ void SequenceState::keep_only(const std::vector<std::vector<std::int32_t>>& keep
   std::size_t most = 0;
   for (const auto& slots : keep) most = std::max(most, slots.size());
   cache = cache.only(keep, std::max(max_slots, static_cast<int>(most)), policy.has_fixed_budget());
+  knows_recent_slots_ = false;
   for (const auto& method : methods) method->cache_changed();
+}
+
+void SequenceState::find_recent_slots(int n_tokens) {
+  if (!recent_slot.defined() || std::exchange(knows_recent_slots_, true)) return;
+  const std::int64_t window = recent_slot.size(2);
+  const at::Tensor slots = at::arange(cache.slot_positions().size(2), recent_slot.options());
+  for (int layer = 0; layer < model.config().n_layers; ++layer) {
+    const at::Tensor position = cache.slot_position(layer);
+    // One more cell takes the slots of all other tokens.
+    const at::Tensor cell =
+        position.remainder(window).masked_fill_(position < std::max<std::int64_t>(0, n_tokens - window), window);
+    at::Tensor found = at::full({position.size(0), window + 1}, -1, recent_slot.options());
+    found.scatter_(1, cell.to(at::kLong), slots.expand_as(position));
+    recent_slot[layer].copy_(found.narrow(1, 0, window));
+  }
 }
 
 }  // namespace kvscope::engine

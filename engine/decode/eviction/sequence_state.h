@@ -24,6 +24,9 @@ struct SequenceState {
   /// max_slots slots a head.
   void keep_only(const std::vector<std::vector<std::int32_t>>& keep, int max_slots);
 
+  /// Before the query at position n_tokens: recent_slot as the cache has it, unless steps have kept it so.
+  void find_recent_slots(int n_tokens);
+
   const LoadedModel& model;
   int n_positions;
   ActivePolicy policy;
@@ -32,8 +35,13 @@ struct SequenceState {
   /// Scores that wait for their token to leave the window: token t in cell t % (window + 1) of [n_layers, n_kv_heads,
   /// window + 1]. Undefined for a scorer that speaks just then.
   at::Tensor score_ring;
+  /// RetainPolicy::recent_slot of every layer, [n_layers, n_kv_heads, window] int32. Undefined for a rule that looks at all slots anyway.
+  at::Tensor recent_slot;
   /// What the policy does by attention, in the order in which it does it.
   std::vector<std::unique_ptr<AttentionMethod>> methods;
+
+ private:
+  bool knows_recent_slots_ = false;
 };
 
 }  // namespace kvscope::engine

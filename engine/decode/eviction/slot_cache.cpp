@@ -10,6 +10,8 @@
 namespace kvscope::engine {
 namespace {
 
+constexpr std::int64_t kFewEntries = 64;  // of the page table at most one in so many goes by itself
+
 int pages_for(int slots) { return (slots + kPageSize - 1) / kPageSize; }
 
 }  // namespace
@@ -54,6 +56,7 @@ bool SlotCache::map_pages(int layer, int kv_head, int slots) {
   if (wanted <= pages) return false;
   std::int32_t* table = page_table_host_.data_ptr<std::int32_t>() + index(layer, kv_head) * max_pages_;
   while (pages < wanted) {
+    new_entries_.push_back(static_cast<std::int64_t>(index(layer, kv_head)) * max_pages_ + pages);
     if (free_pages_.empty()) {
       table[pages++] = static_cast<std::int32_t>(pages_used_++);
     } else {
@@ -75,7 +78,20 @@ void SlotCache::grow_pool(std::int64_t n_pages) {
 
 void SlotCache::upload_page_table() {
   if (pages_used_ > k_pool_.size(0)) grow_pool(std::max(pages_used_, 2 * k_pool_.size(0)));
-  page_table_.copy_(page_table_host_);
+  const auto n = static_cast<std::int64_t>(new_entries_.size());
+  if (n * kFewEntries > page_table_.numel()) {
+    page_table_.copy_(page_table_host_);
+  } else {
+    // Of a long cache the table is megabytes, and with ragged heads some head takes a page at nearly every step.
+    const std::int32_t* table = page_table_host_.data_ptr<std::int32_t>();
+    at::Tensor host = at::empty({2, n}, at::kLong);
+    std::int64_t* to = host.data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < n; ++i) to[i] = new_entries_[static_cast<std::size_t>(i)], to[n + i] = table[to[i]];
+    const at::Tensor there =
+        host.to(page_table_.device(), /*non_blocking=*/true);  // pageable: staged before it returns
+    page_table_.view({-1}).index_copy_(0, there[0], there[1].to(at::kInt));
+  }
+  new_entries_.clear();
 }
 
 void SlotCache::reserve(int slots) {

@@ -94,12 +94,13 @@ class SlotCache {
   int n_layers_, n_kv_heads_, head_dim_, max_slots_, max_pages_;
   std::int64_t pages_used_ = 0;  // of the pool, those that came back included
   std::vector<std::int32_t> free_pages_;
-  at::Tensor k_pool_, v_pool_;  // [n_pages, kPageSize, head_dim]
-  at::Tensor page_table_;       // [n_layers, n_kv_heads, max_pages] int32
-  at::Tensor page_table_host_;  // the same on the CPU, where pages are given out
-  at::Tensor slot_position_;    // [n_layers, n_kv_heads, max_pages * kPageSize] int32
-  at::Tensor slot_priority_;    // likewise, float32
-  at::Tensor n_slots_;          // [n_layers, n_kv_heads] int32
+  at::Tensor k_pool_, v_pool_;             // [n_pages, kPageSize, head_dim]
+  at::Tensor page_table_;                  // [n_layers, n_kv_heads, max_pages] int32
+  at::Tensor page_table_host_;             // the same on the CPU, where pages are given out
+  std::vector<std::int64_t> new_entries_;  // cells of the table that the device does not have yet
+  at::Tensor slot_position_;               // [n_layers, n_kv_heads, max_pages * kPageSize] int32
+  at::Tensor slot_priority_;               // likewise, float32
+  at::Tensor n_slots_;                     // [n_layers, n_kv_heads] int32
   std::vector<std::int32_t> n_slots_host_;
   std::vector<std::int32_t> pages_of_head_;  // [n_layers * n_kv_heads]
 };
