@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "app/cli/arguments.h"
+#include "app/cli/array_recording.h"
 #include "app/cli/engine_options.h"
 #include "app/cli/output.h"
 #include "app/support/interrupt.h"
@@ -24,16 +25,18 @@ constexpr OptionSpec kImportOptions[] = {
 
 int import_recording(const Arguments& arguments) {
   if (!arguments.has("o")) usage_error("kvscope import", "no -o FILE", "", "give the trace to write");
-  catch_interrupts();
   const std::filesystem::path from = arguments.positionals()[0];
   const std::filesystem::path inputs[] = {from};
   const std::filesystem::path to = writable_target(arguments.text("o"), arguments.has("overwrite"), inputs,
                                                    "choose another name or give --overwrite");
   Progress progress(arguments.has("quiet"));
-  const RunRecord run = protocol::read_recording(from, [&](std::uint64_t read, std::uint64_t size) {
+  const auto show = [&](std::uint64_t read, std::uint64_t size) {
+    catch_interrupts();
     if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled; nothing was written"});
     progress.update("import", static_cast<double>(read), static_cast<double>(size));
-  });
+  };
+  const RunRecord run =
+      from.extension() == ".npz" ? read_array_recording(from, show) : protocol::read_recording(from, show);
   save_trace(to, run, arguments.has("overwrite"));
   progress.clear();
   if (arguments.has("json")) {
@@ -57,10 +60,11 @@ extern const CommandSpec import_command = {
     "import",
     "RECORDING -o FILE",
     "write a recording of another program's run as a trace",
-    "A recording (.kvs) contains one run of any program: tokens, when each token left each head's cache, and as far as they "
-    "are known log-probabilities, scores and attention. The Python package kvscope writes one from your own loop. Every "
-    "message is checked as one from an engine is. The trace names the program that recorded the run.",
-    "  kvscope import mine.kvs -o mine.h5",
+    "A recording contains one run of any program: tokens, when each token left each head's cache, and as far as they are "
+    "known log-probabilities, scores and attention. It has messages (.kvs) or arrays (.npz, which needs Python with NumPy). "
+    "The Python package kvscope writes both from your own loop. Every message is checked as one from an engine is. The trace "
+    "names the program that recorded the run.",
+    "  kvscope import mine.kvs -o mine.h5\n  kvscope import mine.npz -o mine.h5",
     {1, 1},
     kImportOptions,
     import_recording};

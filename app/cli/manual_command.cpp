@@ -40,7 +40,7 @@ constexpr ManualRow kVariables[] = {
     {"KVSCOPE_ENGINE_TIMEOUT", "seconds that an engine may take to start (60; 0: no limit)"},
     {"KVSCOPE_PROGRESS", "json: progress on stderr as lines {phase, value, max, text}"},
     {"KVSCOPE_SSH", "command to run instead of ssh to copy a trace from another machine, e.g. ssh -p 2222"},
-    {"KVSCOPE_PYTHON", "the Python of --engine hf (python3)"},
+    {"KVSCOPE_PYTHON", "the Python of --engine hf and of .npz recordings (python3)"},
     {"KVSCOPE_TORCH", "the folder of LibTorch, for an engine that does not find it"},
     {"KVSCOPE_SAMPLES, KVSCOPE_ASSETS", "folders of samples and assets, if not next to the program"},
     {"KVSCOPE_FONTS", "a folder with more fonts for window and figures"},

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "app/support/paths.h"
+#include "app/support/python.h"
 #include "app/support/usage.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
@@ -30,17 +31,10 @@ bool has(const std::string& line, const char* part) { return line.find(part) != 
 
 constexpr const char* kEnded = "ended";  // the one event that is ours
 
-/// "hf", or "hf --method my.py:mine": the engine in Python over transformers. It needs a Python that has them; the modules of
-/// the engine came with this program, or are installed there.
-std::vector<std::string> python_engine_argv(const std::string& arguments) {
-  const char* asked = std::getenv("KVSCOPE_PYTHON");
-  const std::string python = asked != nullptr && *asked != '\0' ? shell_quote(asked) : "python3";
-  const std::vector<std::string> shell = {"/bin/sh", "-c", "exec " + python + " -m kvscope.engine" + arguments};
-  std::string path = shipped_folder("engine/python");
-  if (path.empty()) return shell;
-  if (const char* more = std::getenv("PYTHONPATH"); more != nullptr && *more != '\0') path += ":" + std::string(more);
-  std::vector<std::string> argv = {"/usr/bin/env", "PYTHONPATH=" + path};
-  argv.insert(argv.end(), shell.begin(), shell.end());
+/// "hf", or "hf --method my.py:mine": the engine in Python over transformers. Its options go through the shell.
+std::vector<std::string> python_engine_argv(const std::string& options) {
+  std::vector<std::string> argv = {"/bin/sh", "-c", "exec \"$@\"" + options, "sh"};
+  for (std::string& word : python_argv("kvscope.engine")) argv.push_back(std::move(word));
   return argv;
 }
 

@@ -56,7 +56,8 @@ class Blocks(unittest.TestCase):
         scores = attention.Scores(0.4, window, softcap, torch.randn(n_heads) if sinks else None)
         before, attention.BLOCK_NUMBERS = attention.BLOCK_NUMBERS, {"cpu": rows}
         try:
-            found = attention.attend(q, k, v, scores, q_pos, k_heads if per_head else k_pos, evict_at, hide)
+            call = attention.Call(torch.nn.Identity(), q, k, v, scores)
+            found = call.attend(q_pos, k_heads if per_head else k_pos, evict_at, hide)
         finally:
             attention.BLOCK_NUMBERS = before
         np.testing.assert_allclose(found, plain(q, k, v, scores, q_pos, k_heads, evict_at, hide), atol=2e-6)

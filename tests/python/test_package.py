@@ -23,6 +23,7 @@ MODULES = {file.name for file in (ROOT / "engine/python/kvscope").glob("*.py")} 
 STUB = """#!/bin/sh
 echo "program $*"
 echo "fonts $KVSCOPE_FONTS $FONTCONFIG_FILE"
+echo "python $KVSCOPE_PYTHON"
 [ "$1" != fail ] || { echo "a note" >&2; echo "error: nothing works" >&2; exit 2; }
 """
 
@@ -126,7 +127,8 @@ class ProgramWheel(Folder):
         out = subprocess.run(
             [sys.executable, "-m", "kvscope", "a", "b"], capture_output=True, text=True, check=True, env=environment
         ).stdout
-        self.assertEqual(out.splitlines(), ["program a b", f"fonts {fonts} {fonts / 'fonts.conf'}"])
+        started = ["program a b", f"fonts {fonts} {fonts / 'fonts.conf'}", f"python {sys.executable}"]
+        self.assertEqual(out.splitlines(), started)
         code = "import kvscope.program as p; print(p.run('figure'))"
         out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
         self.assertIn("program figure", out.stdout)

@@ -22,8 +22,8 @@ constexpr std::string_view kStream = "engine stream";  // what a Channel calls i
 /// The messages of a file, one after the other.
 class Recording {
  public:
-  Recording(const std::filesystem::path& path, const RecordingProgress& progress)
-      : file_(open_regular_file(path, size_)), channel_(file_.get(), -1), progress_(progress) {}
+  Recording(int fd, std::uint64_t size, const RecordingProgress& progress)
+      : size_(size), channel_(fd, -1), progress_(progress) {}
 
   /// The next message. Throws Error if there is none, or if it is of another type than `expected`, which may be empty.
   json next(std::string_view expected) {
@@ -54,8 +54,7 @@ class Recording {
     throw Error({.found = std::move(found), .expected = std::move(expected)});
   }
 
-  std::uint64_t size_ = 0, read_ = 0;
-  FileHandle file_;
+  std::uint64_t size_, read_ = 0;
   Channel channel_;
   RecordingProgress progress_;
   std::int64_t n_messages_ = 0;
@@ -107,20 +106,19 @@ RunRecord read_run(Recording& recording) {
 
 }  // namespace
 
-RunRecord read_recording(const std::filesystem::path& path, const RecordingProgress& progress) {
-  Recording recording(path, progress);
+RunRecord read_recording(int fd, const std::filesystem::path& path, std::uint64_t size,
+                         const RecordingProgress& progress) {
+  Recording recording(fd, size, progress);
   try {
     return read_run(recording);
   } catch (const Error& error) {
     if (error.code() == ExitCode::cancelled) throw;
     Error::Parts parts = error.parts();
     if (recording.at_first() && parts.file == kStream) {  // its first bytes are no message
-      const bool is_arrays = path.extension() == ".npz";
       throw Error({.file = path.string(),
-                   .found = is_arrays ? "a recording as arrays" : "not a recording",
-                   .expected = "a .kvs file",
-                   .hint = is_arrays ? "kvscope.Recording.load(\"a.npz\").save(\"a.kvs\") in Python writes one"
-                                     : "docs/protocol.md describes it"});
+                   .found = "not a recording",
+                   .expected = "a .kvs or .npz file",
+                   .hint = "docs/protocol.md describes both"});
     }
     std::string where = recording.place();
     for (const std::string& part : {parts.file, parts.where})
@@ -131,6 +129,12 @@ RunRecord read_recording(const std::filesystem::path& path, const RecordingProgr
                  .expected = std::move(parts.expected),
                  .hint = std::move(parts.hint)});
   }
+}
+
+RunRecord read_recording(const std::filesystem::path& path, const RecordingProgress& progress) {
+  std::uint64_t size = 0;
+  const FileHandle file = open_regular_file(path, size);
+  return read_recording(file.get(), path, size, progress);
 }
 
 }  // namespace kvscope::protocol

@@ -19,5 +19,8 @@ using RecordingProgress = std::function<void(std::uint64_t read, std::uint64_t s
 /// engine are (docs/protocol.md, Recordings). It has no request (RunRecord::asked), because nobody asked for it here.
 /// Throws Error (bad input) that names the file, the message and the field.
 RunRecord read_recording(const std::filesystem::path& path, const RecordingProgress& progress = {});
+/// The same from a stream of `size` bytes (0: unknown). Errors name `path`, from which another program makes the messages.
+RunRecord read_recording(int fd, const std::filesystem::path& path, std::uint64_t size,
+                         const RecordingProgress& progress);
 
 }  // namespace kvscope::protocol

@@ -62,73 +62,10 @@ def log_sum_exp(logits: torch.Tensor, sinks: torch.Tensor | None) -> torch.Tenso
     return lse if sinks is None else torch.logaddexp(lse, sinks.unsqueeze(-1).expand_as(lse))
 
 
-def attend(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    scores: Scores,
-    q_pos: torch.Tensor,
-    k_pos: torch.Tensor,
-    evict_at: torch.Tensor | None = None,
-    hidden: torch.Tensor | None = None,
-    visit: Callable[[Block], None] | None = None,
-) -> torch.Tensor:
-    """Attention of n queries over m keys.
-
-    q [H, n, D], k [Hk, m, D], v [Hk, m, Dv]; H is a multiple of Hk. q_pos [n] and k_pos [m] or [Hk, m] are positions in
-    the text. evict_at [Hk, m]: the first query position that cannot see the key; None: none leaves. hidden [Hk, m]
-    bool: keys that no query sees. visit is called for every block. Returns [H, n, Dv] in q's dtype.
-    """
-    n_heads, n, _ = q.shape
-    n_kv, m, dim_v = v.shape
-    group = n_heads // n_kv
-    keys, values = k.float(), v.float()
-    grouped = q.reshape(n_kv, group, n, -1)
-    sinks = None if scores.sinks is None else scores.sinks.float().reshape(n_kv, group)
-    k_pos = k_pos.reshape(1, 1, m) if k_pos.dim() == 1 else k_pos.reshape(n_kv, 1, m)
-    out = torch.empty((n_kv, group, n, dim_v), dtype=q.dtype, device=q.device)
-    most = BLOCK_NUMBERS.get(q.device.type, BLOCK_NUMBERS["cpu"])
-    rows = max(1, min(n, most // max(1, n_heads * m)))
-    fused = visit is None and sinks is None and not scores.softcap and not q.requires_grad
-    for first in range(0, n, rows):
-        at = q_pos[first : first + rows].reshape(1, -1, 1)
-        causal = k_pos <= at
-        if scores.window:
-            causal = causal & (at - k_pos < scores.window)
-        seen = causal
-        if evict_at is not None:
-            seen = seen & (at < evict_at.unsqueeze(1))
-        if hidden is not None:
-            seen = seen & ~hidden.unsqueeze(1)
-        if fused:
-            rows_q = grouped[:, :, first : first + rows]
-            mask = seen.expand(n_kv, -1, -1).unsqueeze(1).expand(-1, group, -1, -1).reshape(1, n_kv, -1, m)
-            o = torch.nn.functional.scaled_dot_product_attention(
-                rows_q.reshape(1, n_kv, -1, rows_q.shape[-1]).float(),
-                keys[None],
-                values[None],
-                mask,
-                scale=scores.scale,
-            )
-            out[:, :, first : first + rows] = o.nan_to_num(0.0).reshape(n_kv, group, -1, dim_v)
-            continue
-        logits = torch.matmul(grouped[:, :, first : first + rows].float(), keys.unsqueeze(1).transpose(-1, -2))
-        logits = logits * scores.scale
-        if scores.softcap:
-            logits = torch.tanh(logits / scores.softcap) * scores.softcap
-        visible = logits.masked_fill(~seen.unsqueeze(1), -torch.inf)
-        lse = log_sum_exp(visible, sinks)
-        p = torch.exp(visible - lse.unsqueeze(-1)).nan_to_num(0.0)  # a query that sees nothing gets nothing
-        o = torch.matmul(p, values.unsqueeze(1))
-        out[:, :, first : first + rows] = o
-        if visit is not None:
-            visit(Block(first, logits.masked_fill(~causal.unsqueeze(1), -torch.inf), at.reshape(-1), seen, lse, p, o))
-    return out.reshape(n_heads, n, dim_v)
-
-
 @dataclass
 class Call:
-    """What an attention layer hands over: batch of one. q [H, n, D], k [Hk, m, D], v [Hk, m, Dv], after RoPE."""
+    """What an attention layer hands over: batch of one. q [H, n, D], k [Hk, m, D], v [Hk, m, Dv], after RoPE; H is a
+    multiple of Hk."""
 
     module: torch.nn.Module
     q: torch.Tensor
@@ -144,8 +81,60 @@ class Call:
         hidden: torch.Tensor | None = None,
         visit: Callable[[Block], None] | None = None,
     ) -> torch.Tensor:
-        """`attend` of this layer's tensors."""
-        return attend(self.q, self.k, self.v, self.scores, q_pos, k_pos, evict_at, hidden, visit)
+        """Attention of n queries over m keys.
+
+        q_pos [n] and k_pos [m] or [Hk, m] are positions in the text. evict_at [Hk, m]: the first query position that
+        cannot see the key; None: none leaves. hidden [Hk, m] bool: keys that no query sees. visit is called for every
+        block. Returns [H, n, Dv] in q's dtype.
+        """
+        q, k, v, scores = self.q, self.k, self.v, self.scores
+        n_heads, n, _ = q.shape
+        n_kv, m, dim_v = v.shape
+        group = n_heads // n_kv
+        keys, values = k.float(), v.float()
+        grouped = q.reshape(n_kv, group, n, -1)
+        sinks = None if scores.sinks is None else scores.sinks.float().reshape(n_kv, group)
+        k_pos = k_pos.reshape(1, 1, m) if k_pos.dim() == 1 else k_pos.reshape(n_kv, 1, m)
+        out = torch.empty((n_kv, group, n, dim_v), dtype=q.dtype, device=q.device)
+        most = BLOCK_NUMBERS.get(q.device.type, BLOCK_NUMBERS["cpu"])
+        rows = max(1, min(n, most // max(1, n_heads * m)))
+        fused = visit is None and sinks is None and not scores.softcap and not q.requires_grad
+        for first in range(0, n, rows):
+            at = q_pos[first : first + rows].reshape(1, -1, 1)
+            causal = k_pos <= at
+            if scores.window:
+                causal = causal & (at - k_pos < scores.window)
+            seen = causal
+            if evict_at is not None:
+                seen = seen & (at < evict_at.unsqueeze(1))
+            if hidden is not None:
+                seen = seen & ~hidden.unsqueeze(1)
+            if fused:
+                rows_q = grouped[:, :, first : first + rows]
+                mask = seen.expand(n_kv, -1, -1).unsqueeze(1).expand(-1, group, -1, -1).reshape(1, n_kv, -1, m)
+                o = torch.nn.functional.scaled_dot_product_attention(
+                    rows_q.reshape(1, n_kv, -1, rows_q.shape[-1]).float(),
+                    keys[None],
+                    values[None],
+                    mask,
+                    scale=scores.scale,
+                )
+                out[:, :, first : first + rows] = o.nan_to_num(0.0).reshape(n_kv, group, -1, dim_v)
+                continue
+            logits = torch.matmul(grouped[:, :, first : first + rows].float(), keys.unsqueeze(1).transpose(-1, -2))
+            logits = logits * scores.scale
+            if scores.softcap:
+                logits = torch.tanh(logits / scores.softcap) * scores.softcap
+            visible = logits.masked_fill(~seen.unsqueeze(1), -torch.inf)
+            lse = log_sum_exp(visible, sinks)
+            p = torch.exp(visible - lse.unsqueeze(-1)).nan_to_num(0.0)  # a query that sees nothing gets nothing
+            o = torch.matmul(p, values.unsqueeze(1))
+            out[:, :, first : first + rows] = o
+            if visit is not None:
+                visit(
+                    Block(first, logits.masked_fill(~causal.unsqueeze(1), -torch.inf), at.reshape(-1), seen, lse, p, o)
+                )
+        return out.reshape(n_heads, n, dim_v)
 
 
 class Observer(Protocol):

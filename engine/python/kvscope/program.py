@@ -41,8 +41,11 @@ def find(package: Path = PACKAGE) -> str:
 
 
 def environment(package: Path = PACKAGE) -> dict[str, str]:
-    """The variables with which the program starts: those of this process, and where the wheel's fonts and X11 are."""
+    """The variables with which the program starts: those of this process, this Python for `--engine hf` and `.npz` files,
+    and where the wheel's fonts and X11 are."""
     out, fonts = dict(os.environ), package / "share/kvscope/fonts"
+    if sys.executable:
+        out.setdefault("KVSCOPE_PYTHON", sys.executable)
     if fonts.exists():
         out.setdefault("KVSCOPE_FONTS", str(fonts))
         out.setdefault("FONTCONFIG_FILE", str(fonts / "fonts.conf"))

@@ -1,17 +1,23 @@
-"""Recordings as files: `.kvs` has the frames that an engine would have sent, `.npz` the arrays."""
+"""Recordings as files: `.kvs` has the frames that an engine would have sent, `.npz` the arrays.
+
+    python -m kvscope.recording_files FROM TO
+
+turns one into the other. TO may be `-`: the frames on standard output, as `kvscope import a.npz` reads them.
+"""
 
 from __future__ import annotations
 
-import io
-import json
 import os
-from typing import Any
+import sys
+import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
 from . import wire
-from .errors import KvscopeError
-from .recording import FORMAT_VERSION, MASSES, Recording, bad
+from .errors import BAD_INPUT, USAGE, KvscopeError, one_line
+from .recording import MASSES, Recording, bad
+from .recording_arrays import read_arrays, to_arrays
 from .wire import NEVER
 
 
@@ -20,7 +26,7 @@ def save(recording: Recording, path: str) -> None:
     if path.endswith(".kvs"):
         data = b"".join(wire.frame(message) for message in recording.frames())
     elif path.endswith(".npz"):
-        data = _npz(recording)
+        data = to_arrays(recording)
     else:
         raise bad("path", path, "a name that ends in .kvs or .npz")
     with open(path + ".part", "wb") as file:
@@ -31,73 +37,15 @@ def save(recording: Recording, path: str) -> None:
 def load(path: str) -> Recording:
     """Recording.load()."""
     try:
-        recording = _load_npz(path) if path.endswith(".npz") else _load_kvs(path)
+        recording = read_arrays(path) if path.endswith(".npz") else _load_kvs(path)
         recording.check()
         return recording
     except KvscopeError as error:
         raise KvscopeError(error.found, file=path, where=error.where, expected=error.expected) from None
+    except OSError as error:
+        raise KvscopeError(error.strerror or str(error), file=path) from None
     except Exception as error:  # numpy, zip and json have many
-        raise KvscopeError(f"{type(error).__name__}: {error}"[:200], file=path, expected="a recording") from None
-
-
-def _npz(recording: Recording) -> bytes:
-    recording.check()
-    meta = {
-        "format": "kvscope-recording",
-        "version": FORMAT_VERSION,
-        "prompt_len": recording.prompt_len,
-        "recorder": recording.recorder,
-        "policy": recording.policy,
-        "window": recording.window,
-        "model": dict(recording.model),
-        "method": recording.method if isinstance(recording.method, str) else recording.declaration(),
-        "layers": None if recording.layers is None else list(recording.layers),
-        "n_queries": recording.n_queries,
-    }
-    arrays: dict[str, Any] = {
-        "ids": np.asarray(recording.ids, np.int32),
-        "meta": np.array(json.dumps(meta)),
-        "evict_at": np.asarray(recording.evict_at, np.int32),
-        **recording.masses,
-    }
-    if recording.scores is not None:
-        arrays["scores"] = np.asarray(recording.scores, np.float32)
-    if recording.logprobs is not None:
-        arrays["logprobs"] = np.asarray(recording.logprobs, np.float32)
-    if recording.pieces is not None:
-        arrays["piece_bytes"] = np.frombuffer(b"".join(recording.pieces), np.uint8)
-        arrays["piece_ends"] = np.cumsum([len(piece) for piece in recording.pieces]).astype(np.int32)
-    out = io.BytesIO()
-    np.savez_compressed(out, **arrays)
-    return out.getvalue()
-
-
-def _load_npz(path: str) -> Recording:
-    with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    meta = json.loads(str(arrays["meta"]))
-    if meta.get("format") != "kvscope-recording" or meta.get("version") != FORMAT_VERSION:
-        raise bad("meta", f"{meta.get('format')} {meta.get('version')}", f"kvscope-recording {FORMAT_VERSION}")
-    pieces = None
-    if "piece_ends" in arrays:
-        data, ends = arrays["piece_bytes"].tobytes(), arrays["piece_ends"].tolist()
-        pieces = [data[a:b] for a, b in zip([0, *ends[:-1]], ends)]
-    return Recording(
-        arrays["ids"].tolist(),
-        meta["prompt_len"],
-        arrays["evict_at"],
-        meta["recorder"],
-        meta["method"],
-        meta["policy"],
-        pieces,
-        arrays.get("logprobs"),
-        arrays.get("scores"),
-        {name: arrays[name] for name in MASSES if name in arrays},
-        meta["window"],
-        meta["model"],
-        meta["layers"],
-        meta["n_queries"],
-    )
+        raise KvscopeError(one_line(error, 200), file=path, expected="a recording") from None
 
 
 def _load_kvs(path: str) -> Recording:
@@ -145,3 +93,30 @@ def _load_kvs(path: str) -> Recording:
         layers=load.get("model_layers"),
         n_queries=of["step"][-1]["n_tokens"] if of["step"] else 0,
     )
+
+
+def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> int:
+    """The exit code. What is wrong is one line on standard error; then nothing is written."""
+    warnings.simplefilter("ignore")
+    try:
+        if len(arguments) != 2:
+            raise KvscopeError("not two files", file="kvscope.recording_files", expected="FROM TO", code=USAGE)
+        source, target = arguments
+        recording = load(source)
+        if target != "-":
+            save(recording, target)
+            return 0
+        frames = [wire.frame(message) for message in recording.frames()]
+    except KvscopeError as error:
+        print(f"error: {error.line()}", file=sys.stderr)
+        return error.code
+    except Exception as error:  # a text where a number must be, a number that no 32 bits hold
+        print(f"error: {source}: {one_line(error, 200)}; expected a recording", file=sys.stderr)
+        return BAD_INPUT
+    for data in frames:
+        sys.stdout.buffer.write(data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
