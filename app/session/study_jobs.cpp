@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "app/support/child_process.h"
+#include "engine/core/support/child_process.h"
 #include "app/support/usage.h"
 #include "engine/core/support/shell_quote.h"
 

@@ -16,7 +16,7 @@
 #include <sstream>
 #include <thread>
 
-#include "app/support/child_process.h"
+#include "engine/core/support/child_process.h"
 #include "app/window/app_window.h"
 #include "app/window/bench_runs.h"
 #include "app/window/frame_times.h"
