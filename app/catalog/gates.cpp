@@ -13,6 +13,7 @@
 #include "engine/core/files/gate/gate_name.h"
 #include "engine/core/files/weights/lora_file.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/text.h"
@@ -110,6 +111,11 @@ std::vector<KnownGate> known_gates(const fs::path& folder) { return known_gates(
 
 GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
   GateFacts facts{.gate = known};
+  if (is_pipe(known.path.native())) {  // what it does is known when the engine has started it
+    facts.kind = "pipe";
+    facts.decision = "scores of " + pipe_command(known.path.native());
+    return facts;
+  }
   if (LoraFile::is_there(known.path)) {
     try {
       const LoraFile adapter = LoraFile::open(known.path);
@@ -146,7 +152,7 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
 }
 
 GateRef gate_ref(const fs::path& path, const std::string& given) {
-  GateRef ref{.given = given, .name = gate_name(path), .hash = ""};
+  GateRef ref{.given = gate_in_files(given), .name = gate_name(path), .hash = ""};
   std::error_code error;
   if (!fs::exists(path, error)) return ref;
   try {
@@ -180,6 +186,7 @@ bool reads_gate(const PolicySpec& spec, const std::string& kind) {
 }
 
 std::string gate_path(const std::string& text, const fs::path& folder) {
+  if (is_pipe(text)) return text;
   std::error_code error;
   if (fs::exists(text, error)) return LoraFile::folder_of(text).string();
   const std::vector<KnownGate> gates = known_gates(folder);

@@ -46,6 +46,9 @@ def narrow(keys):
 def nan(layer, keys):
     return keys[..., 0] * (np.nan if layer == 2 else 1)
 
+def late_nan(keys, positions):
+    return keys[..., 0] * (np.nan if len(positions) == 1 else 1)
+
 def sleeps(keys):
     time.sleep(60)
 
@@ -176,6 +179,10 @@ class Pipe(unittest.TestCase):
         self.assertNotIn("my.py", shown)
         again = subprocess.run([kvscope, "what-if", str(trace), "top-k:budget=32,window=16"], capture_output=True, timeout=60)
         self.assertEqual(again.returncode, 0, again.stderr)
+        words[words.index(gate)] = gate.replace("knorm", "late_nan")
+        failed = subprocess.run([*words, "--overwrite"], capture_output=True, text=True, timeout=300)
+        self.assertEqual(failed.returncode, 3)
+        self.assertNotIn(b"my.py", trace.read_bytes())
 
 
 class Serve(unittest.TestCase):

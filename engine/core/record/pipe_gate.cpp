@@ -1,7 +1,5 @@
 #include "engine/core/record/pipe_gate.h"
 
-#include "engine/core/support/error.h"
-
 namespace kvscope {
 
 static constexpr std::string_view kPrefix = "pipe:";
@@ -11,6 +9,12 @@ bool is_pipe(std::string_view gate) { return gate.starts_with(kPrefix); }
 std::string pipe_command(std::string_view gate) { return std::string(gate.substr(kPrefix.size())); }
 
 std::string gate_in_files(const std::string& gate) { return is_pipe(gate) ? std::string(kPipeInFiles) : gate; }
+
+std::string line_in_files(const Error& error) {
+  Error::Parts parts = error.parts();
+  parts.file = gate_in_files(parts.file);
+  return format_error(parts);
+}
 
 void refuse_pipe(std::string_view gate, const std::string& file) {
   if (!is_pipe(gate)) return;

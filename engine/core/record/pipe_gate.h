@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "engine/core/support/error.h"
+
 namespace kvscope {
 
 /// In the place of the command in a trace, and in the command that makes a run again.
@@ -15,6 +17,8 @@ bool is_pipe(std::string_view gate);
 std::string pipe_command(std::string_view gate);
 /// A gate as a file may have it: kPipeInFiles of a pipe, any other as it is.
 std::string gate_in_files(const std::string& gate);
+/// The line of an error as a trace may have it.
+std::string line_in_files(const Error& error);
 /// Throws Error (bad input) if a file names a pipe.
 void refuse_pipe(std::string_view gate, const std::string& file);
 
