@@ -14,6 +14,7 @@
 #include "engine/core/files/gate/gate_name.h"
 #include "engine/core/files/weights/lora_file.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/text.h"
@@ -125,6 +126,11 @@ std::vector<KnownGate> builtin_gates() {
 
 GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
   GateFacts facts{.gate = known};
+  if (is_pipe(known.path.native())) {  // what it does is known when the engine has started it
+    facts.kind = "pipe";
+    facts.decision = "scores of " + pipe_command(known.path.native());
+    return facts;
+  }
   if (LoraFile::is_there(known.path)) {
     try {
       const LoraFile adapter = LoraFile::open(known.path);
@@ -161,7 +167,7 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
 }
 
 GateRef gate_ref(const fs::path& path, const std::string& given) {
-  GateRef ref{.given = given, .name = gate_name(path), .hash = ""};
+  GateRef ref{.given = gate_in_files(given), .name = gate_name(path), .hash = ""};
   std::error_code error;
   if (!fs::exists(path, error) && !weightless_gate(path)) return ref;
   try {
@@ -195,6 +201,7 @@ bool reads_gate(const PolicySpec& spec, const std::string& kind) {
 }
 
 std::string gate_path(const std::string& text, const fs::path& folder) {
+  if (is_pipe(text)) return text;
   std::error_code error;
   if (weightless_gate(text)) return text;
   if (fs::exists(text, error)) return LoraFile::folder_of(text).string();

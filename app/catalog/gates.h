@@ -56,7 +56,7 @@ GateRef gate_ref(const std::filesystem::path& path, const std::string& given);
 /// Whether the policy decides by a gate of this kind ("wg_kv"), by its declaration.
 bool reads_gate(const PolicySpec& policy, const std::string& kind);
 
-/// What --gate TEXT means: a path that is there, or the name of a known gate. Throws Error that lists the names.
+/// What --gate TEXT means: a path that is there, the name of a known gate, or pipe:COMMAND as it is. Throws Error that lists the names.
 std::string gate_path(const std::string& text, const std::filesystem::path& model_folder);
 
 /// What an engine on this machine is to read: `given` (paths or names), and for each policy that would find no gate the

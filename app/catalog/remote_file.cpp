@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "app/catalog/models.h"
-#include "app/support/child_process.h"
+#include "engine/core/support/child_process.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/hash.h"

@@ -10,8 +10,8 @@ namespace kvscope::app {
 
 inline constexpr OptionSpec kEngineOption = {
     "engine", "COMMAND", "start this instead of kvscope-engine: \"ssh gpu01 kvscope-engine\", or hf for transformers"};
-inline constexpr OptionSpec kGateOption = {"gate", "PATH|NAME",
-                                           "scorer, gate or head directory (kvscope gates); repeatable", true};
+inline constexpr OptionSpec kGateOption = {
+    "gate", "PATH|NAME", "scorer, gate, head directory (kvscope gates) or pipe:COMMAND; repeatable", true};
 inline constexpr OptionSpec kOracleOption = {"oracle", "SPEC",
                                              "mass=mean|sum|rms|max,weight=,... (docs/explanation/oracle.md)"};
 inline constexpr OptionSpec kOutputErrorOption = {"output-error", "",

@@ -13,6 +13,7 @@
 #include "app/studies/sweep/sweep_journal.h"
 #include "app/support/paths.h"
 #include "app/support/split.h"
+#include "engine/core/files/gate/gate_name.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/trace/study_file.h"
@@ -85,14 +86,16 @@ int eval(const Arguments& arguments) {
   const EngineJobOptions engine = engine_options(arguments);
   EvalRequest request = request_of(arguments, engine);
   const std::filesystem::path study = arguments.has("o") ? target_of(arguments, request) : "";
-  EvalJournal file(study.empty() ? "" : journal_path(study), request);
+  EvalRequest written = request;
+  written.gates = gates_in_study(request.gates);
+  EvalJournal file(study.empty() ? "" : journal_path(study), written);
   request.done = file.done();
   EngineJob job(engine);
   const bool is_whole = evaluate(job, request,
                                  {.facts = [&](const EvalFacts& facts) { file.begin(facts); },
                                   .answer = [&](const EvalAnswer& answer) { file.append(answer); }});
   job.progress().clear();
-  if (is_whole && !study.empty()) write_study(study, eval_study(request, file.facts(), file.answers()), true);
+  if (is_whole && !study.empty()) write_study(study, eval_study(written, file.facts(), file.answers()), true);
   std::fputs(eval_table(file.facts(), summarise(file.answers()), format).c_str(), stdout);
   return static_cast<int>(is_whole ? ExitCode::done : ExitCode::cancelled);
 }

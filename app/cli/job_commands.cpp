@@ -11,6 +11,7 @@
 #include "app/studies/bench/bench_table.h"
 #include "app/studies/train/training_curves.h"
 #include "app/support/paths.h"
+#include "engine/core/files/gate/gate_name.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
@@ -145,6 +146,7 @@ int bench(const Arguments& arguments) {
   if (!arguments.has("shape")) add_model(arguments, args);
   nlohmann::json result;
   const int code = run_job(arguments, "bench", args, nullptr, result);
+  if (args.contains("gates")) args["gates"] = gates_in_study(args["gates"].get<std::vector<std::string>>());
   if (!study.empty() && code == 0) write_study(study, bench_table(args, result), overwrite);
   return code;
 }

@@ -37,7 +37,8 @@ constexpr ManualRow kExitCodes[] = {
 };
 
 constexpr ManualRow kVariables[] = {
-    {"KVSCOPE_ENGINE_TIMEOUT", "seconds that an engine may take to start (60; 0: no limit)"},
+    {"KVSCOPE_ENGINE_TIMEOUT",
+     "seconds that an engine may take to start, a scorer over a pipe to answer (60; 0: no limit)"},
     {"KVSCOPE_PROGRESS", "json: progress on stderr as lines {phase, value, max, text}"},
     {"KVSCOPE_SSH", "command to run instead of ssh to copy a trace from another machine, e.g. ssh -p 2222"},
     {"KVSCOPE_PYTHON", "the Python of --engine hf and of .npz recordings (python3)"},

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/support/child_process.h"
+#include "engine/core/support/child_process.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/shell_quote.h"
 

@@ -1,6 +1,7 @@
 // kvscope-engine: speaks the protocol on its standard streams. Started by kvscope, or through a pipe by anything that
 // can.
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -28,7 +29,8 @@ constexpr char kHelp[] =
 /// Moves the real standard output out of reach: whatever a library prints goes to standard error, not into the
 /// messages.
 int take_stdout() {
-  const int private_fd = dup(STDOUT_FILENO);
+  // Not for a scorer over a pipe: what it starts may live on, and the client would wait for the end of the messages.
+  const int private_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   dup2(STDERR_FILENO, STDOUT_FILENO);
   return private_fd;
 }

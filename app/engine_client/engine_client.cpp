@@ -5,15 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "app/support/paths.h"
 #include "app/support/python.h"
-#include "app/support/usage.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
@@ -54,18 +51,6 @@ std::vector<std::string> engine_argv(const std::string& command) {
 }
 
 }  // namespace
-
-milliseconds default_patience() {
-  constexpr int kDefault = 60, kMax = 86'400;
-  const char* text = std::getenv("KVSCOPE_ENGINE_TIMEOUT");
-  if (text == nullptr || *text == '\0') return std::chrono::seconds(kDefault);
-  int seconds = -1;
-  const char* end = text + std::strlen(text);
-  const auto read = std::from_chars(text, end, seconds);
-  if (read.ec != std::errc() || read.ptr != end || seconds < 0 || seconds > kMax)
-    usage_error("KVSCOPE_ENGINE_TIMEOUT", in_quotes(text), "seconds, 1 to 86400, or 0 for no limit");
-  return seconds == 0 ? milliseconds(-1) : std::chrono::seconds(seconds);
-}
 
 EngineGreeting EngineGreeting::read(const nlohmann::json& event) {
   if (event.value("type", "") != "hello") {

@@ -18,10 +18,11 @@
 #include <vector>
 
 #include "app/engine_client/event_queue.h"
-#include "app/support/child_process.h"
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/engine_offer.h"
 #include "engine/core/protocol/requests.h"
+#include "engine/core/support/child_process.h"
+#include "engine/core/support/patience.h"
 
 namespace kvscope::app {
 
@@ -45,10 +46,6 @@ struct EngineEnd {
   /// What to install if it found no LibTorch, or one of another version; empty if it ended for another reason.
   std::string missing_torch() const;
 };
-
-/// How long an engine may take to greet and to go on with a message: KVSCOPE_ENGINE_TIMEOUT in seconds (0: without
-/// end), 60 s if it is not set. Throws Error (usage) for what is no such number.
-std::chrono::milliseconds default_patience();
 
 /// One engine process. Events are the protocol's, and one of our own at the end, always the last:
 ///   ended {reason: text, expected: bool, stderr: [last lines]}

@@ -13,6 +13,7 @@
 #include "app/support/interrupt.h"
 #include "app/support/paths.h"
 #include "engine/core/protocol/events.h"
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/shell_quote.h"
 
@@ -175,7 +176,7 @@ std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, Ru
     });
     return done.value("text", "");
   } catch (const Error& error) {
-    finish_run(record, RunStatus::failed, error.what());
+    finish_run(record, RunStatus::failed, line_in_files(error));
     throw;
   }
 }

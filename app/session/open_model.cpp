@@ -11,6 +11,7 @@
 #include "engine/core/files/gate/gate_name.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/scorer_text.h"
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -182,7 +183,7 @@ void OpenModel::take_gate(const GateFacts& facts) {
   std::erase(added(), path);
   added().insert(added().begin(), path);
   policy_.gates().add(facts);
-  files_.remember(path);
+  if (!is_pipe(path)) files_.remember(path);  // a list of files starts no program
   const bool is_read = reads_gate(next_run_.parameters().policy, facts.kind);
   engine_.reload_with(policy_.gates().with(facts, engine_.gates_to_load()));
   const bool changes = !is_read && facts.kind != "lora";

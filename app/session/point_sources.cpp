@@ -9,6 +9,7 @@
 #include "app/support/paths.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/files/tokenizer/text_pieces.h"
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/json_file.h"
@@ -105,6 +106,7 @@ bool check_gates(const MeasuredPoint& point, const PointPlace& place, PointSourc
     // The heads of a hybrid are the study's: no directory of this machine's takes their place.
     std::vector<PolicySpec> reading;
     if (point.heads.empty()) reading.push_back(spec);
+    for (const std::string& gate : point.gates) refuse_pipe(gate, place.study);
     sources.gates = gates_to_load(place.model_path, point.gates, reading);
     for (const std::string& path : sources.gates) {
       const std::string name = fs::path(path).filename().string(), wanted = point.hash_of(name);

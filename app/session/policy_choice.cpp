@@ -11,6 +11,7 @@
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/measure/what_if.h"
 #include "engine/core/support/error.h"
@@ -58,12 +59,12 @@ std::vector<GateRef> PolicyChoice::gates_of(const PolicySpec& policy) const {
                             ? !is_head_directory(path) || policy_of(policy).reads_heads(policy)
                             : facts->kind == "lora" || !facts->adapter.empty() || reads_gate(policy, facts->kind);
     if (!counts) continue;
-    gates.push_back({.given = path});
+    gates.push_back({.given = gate_in_files(path)});
     if (facts != found.end()) gates.back().name = facts->gate.name, gates.back().hash = facts->hash;
   }
   // One beside the model's weights is read in any case: no command names it.
   const GateFacts* used = gates_.used_by(policy, engine_.gates_to_load());
-  if (used != nullptr && std::ranges::count(gates, used->gate.path.string(), &GateRef::given) == 0)
+  if (used != nullptr && std::ranges::count(gates, used->gate.name, &GateRef::name) == 0)
     gates.push_back({.given = "", .name = used->gate.name, .hash = used->hash});
   return gates;
 }

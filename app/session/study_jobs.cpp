@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "app/support/child_process.h"
 #include "app/support/usage.h"
+#include "engine/core/support/child_process.h"
 #include "engine/core/support/shell_quote.h"
 
 namespace kvscope::app {

@@ -16,10 +16,10 @@
 #include <sstream>
 #include <thread>
 
-#include "app/support/child_process.h"
 #include "app/window/app_window.h"
 #include "app/window/bench_runs.h"
 #include "app/window/frame_times.h"
+#include "engine/core/support/child_process.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/seconds_since.h"
 #include "engine/core/support/text.h"

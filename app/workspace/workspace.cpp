@@ -8,6 +8,7 @@
 #include "app/support/usage.h"
 #include "app/workspace/kept_warning.h"
 #include "app/workspace/settings.h"
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 
@@ -27,6 +28,10 @@ std::string first_sample(bool chat) {
 
 std::vector<std::string> still_there(std::vector<std::string> paths, Messages& messages) {
   std::erase_if(paths, [&](const std::string& path) {
+    if (is_pipe(path)) {
+      messages.log("a scorer over a pipe of the last session is not started again: load it again");
+      return true;
+    }
     std::error_code error;
     const bool gone = !fs::exists(path, error);
     if (gone) messages.log("a gate of the last session no longer exists: " + path);

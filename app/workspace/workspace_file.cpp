@@ -7,6 +7,7 @@
 
 #include "app/workspace/pins_json.h"
 #include "engine/core/policy/declared_policy.h"
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
@@ -48,9 +49,15 @@ SavedRun run_from_json(const json& value, const std::string& file) {
   return run;
 }
 
+/// Gates, or the words of a command that has some: what starts a scorer over a pipe is neither written nor believed.
+std::vector<std::string> in_files(std::vector<std::string> words) {
+  for (std::string& word : words) word = gate_in_files(word);
+  return words;
+}
+
 json study_json(const StudyJob& job) {
-  return {{"words", job.words},          {"folder", job.folder},    {"state", to_string(job.state)},
-          {"value", job.progress.value}, {"max", job.progress.max}, {"message", job.message}};
+  return {{"words", in_files(job.words)}, {"folder", job.folder},    {"state", to_string(job.state)},
+          {"value", job.progress.value},  {"max", job.progress.max}, {"message", job.message}};
 }
 
 std::vector<StudyJob> studies_from_json(const json& list, const std::string& file) {
@@ -59,7 +66,7 @@ std::vector<StudyJob> studies_from_json(const json& list, const std::string& fil
   std::vector<StudyJob> jobs;
   for (const json& value : list) {
     const JsonObject object(value, file, "studies.");
-    StudyJob job{.words = object.texts("words"), .folder = object.text("folder")};
+    StudyJob job{.words = in_files(object.texts("words")), .folder = object.text("folder")};
     if (job.words.empty()) throw Error({.file = file, .where = "studies.words", .found = "empty"});
     const std::string state = object.text("state");
     for (const auto known : {StudyJob::State::running, StudyJob::State::stopping, StudyJob::State::stopped,
@@ -74,7 +81,7 @@ std::vector<StudyJob> studies_from_json(const json& list, const std::string& fil
 }
 
 json choice_json(const ModelChoice& choice) {
-  json object = {{"model", choice.model}, {"raw", choice.raw}, {"gates", choice.gates}};
+  json object = {{"model", choice.model}, {"raw", choice.raw}, {"gates", in_files(choice.gates)}};
   put_policy(object, choice.policy);
   return object;
 }
@@ -136,7 +143,7 @@ std::string to_text(const WorkspaceFile& file) {
   const json object = {{"version", 1},
                        {"state", to_json(file.state)},
                        {"model", file.model},
-                       {"gates", file.gates},
+                       {"gates", in_files(file.gates)},
                        {"choices", choices},
                        {"recent", file.recent},
                        {"place", file.place},

@@ -34,6 +34,11 @@ at::Tensor of_heads(const SequenceState& sequence, const Value& value) {
 
 }  // namespace
 
+Lane::Lane(SequenceState& sequence) : sequence_(&sequence) {
+  for (int layer = 0; layer < sequence.model.config().n_layers; ++layer)
+    if (!sequence.policy.is_local_layer(layer)) scored_layers_.push_back(layer);
+}
+
 void Lane::prepare(std::int32_t position) {
   sequence_->cache.reserve_next();
   sequence_->find_recent_slots(position);
@@ -60,6 +65,17 @@ void Lane::note_step(std::int32_t position, const StepBuffers::Decided& decided)
     }
   }
   for (const auto& method : sequence_->methods) method->observe_step(position, decided.decisions, decided.scores);
+  const TokenScorer* scorer = sequence_->policy.scorer();
+  if (scorer != nullptr && scorer->scores_between_steps()) score_newest(position, decided.decisions);
+}
+
+void Lane::score_newest(std::int32_t position, const kernels::RetainDecision* decisions) const {
+  std::vector<std::int32_t> slots;
+  const ModelConfig& config = sequence_->model.config();
+  for (int head = 0; head < config.n_layers * config.n_kv_heads; ++head) slots.push_back(decisions[head].slot);
+  const SlotCache::Rows rows = sequence_->cache.rows_of(scored_layers_, slots);
+  sequence_->policy.scorer()->score_newest({.position = position, .layers = scored_layers_, .k = rows.k, .v = rows.v},
+                                           sequence_->memory.get());
 }
 
 void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place) const {

@@ -10,13 +10,15 @@ namespace kvscope::engine {
 /// A sequence, and what the kernels want of its policy on the device.
 class Lane {
  public:
-  explicit Lane(SequenceState& sequence) : sequence_(&sequence) {}
+  explicit Lane(SequenceState& sequence);
 
   SequenceState& sequence() const { return *sequence_; }
   /// Before a step: a page for the token, and tensors anew if the policy was changed.
   void prepare(std::int32_t position);
   /// After it: notes the slots that were used, and tells the methods.
   void note_step(std::int32_t position, const StepBuffers::Decided& decided);
+  /// Behind it, for a scorer that scores between two steps.
+  void score_newest(std::int32_t position, const kernels::RetainDecision* decisions) const;
 
   /// Scores of a layer's new token, unless admit_args() has the scorer in the same launch.
   void enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place) const;
@@ -32,6 +34,7 @@ class Lane {
  private:
   SequenceState* sequence_;
   int policy_version_ = -1;
+  std::vector<int> scored_layers_;  // all but those that the model itself makes local
   // Of each head, [n_layers, n_kv_heads]; undefined where all are alike.
   at::Tensor log_gamma_, head_threshold_;  // float32
   at::Tensor head_top_k_;                  // int32

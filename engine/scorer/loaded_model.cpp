@@ -7,6 +7,7 @@
 
 #include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/files/gate/gate_name.h"
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/model/adapted_reader.h"
 #include "engine/scorer/kvpop_scorer.h"
@@ -54,12 +55,20 @@ void LoadedModel::add(const std::filesystem::path& path, const std::string& name
   if (reads == GateReads::query_channel) model_.weights->gate_channel = config().head_dim - 1;
 }
 
+void LoadedModel::add_given(const std::string& gate) {
+  if (!is_pipe(gate)) return add(gate, gate_name(gate));
+  std::shared_ptr<TokenScorer> scorer = make_pipe_scorer(pipe_command(gate), config(), weights());
+  scorer->set_name(gate_name(gate));
+  gate_hashes_.push_back(gate_name(gate) + " " + scorer->description());
+  add({.scorer = std::move(scorer), .config = {}, .log_gamma = {}});
+}
+
 LoadedModel LoadedModel::load(const std::filesystem::path& folder, const LoadOptions& options,
                               const LoadProgress& progress) {
   LoadedModel model(Model::load(folder, options.device, options.dtype, progress, adapter_of(options.gates)));
   for (const std::string& path : options.gates) {
     if (has_adapter(path) && !gate_format(path)) continue;  // a change of the weights alone
-    model.add(path, gate_name(path));
+    model.add_given(path);
   }
   for (const std::filesystem::path& path : gates_beside(folder)) {
     const bool is_there = std::any_of(options.gates.begin(), options.gates.end(), [&](const std::string& given) {
@@ -78,7 +87,7 @@ LoadedModel LoadedModel::random(const ModelConfig& config, std::uint64_t seed, c
     model.add({.scorer = std::make_shared<KvpopScorer>(KvpopScorerConfig{.delay = scorer_window}, config,
                                                        formula_source(seed), model.weights().device)});
   }
-  for (const std::string& path : options.gates) model.add(path, gate_name(path));
+  for (const std::string& path : options.gates) model.add_given(path);
   return model;
 }
 

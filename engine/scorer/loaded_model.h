@@ -35,7 +35,7 @@ struct LoadOptions {
   std::string device = "auto";
   std::string dtype = "auto";
   std::vector<std::string> gates =
-      {};  // files and folders with scorers, gates, head values or an adapter, see docs/reference/gates.md
+      {};  // files and folders with scorers, gates, head values or an adapter, and pipe:COMMAND, see docs/reference/gates.md
   bool operator==(const LoadOptions&) const = default;
 };
 
@@ -82,6 +82,8 @@ class LoadedModel {
   /// A gate's file under a name, which may be empty. DMS also tells the weights its channel of the query: attention was trained without it, whatever
   /// policy runs.
   void add(const std::filesystem::path& path, const std::string& name);
+  /// One of the options: a gate's file, or a program that scores (record/pipe_gate.h). No file names such a program.
+  void add_given(const std::string& gate);
 
   Model model_;
   std::vector<LoadedGate> gates_;  // each scorer points to the model's weights

@@ -20,6 +20,11 @@ std::unique_ptr<TokenScorer> make_table_scorer(const at::Tensor& scores, const M
                                                const Weights& weights);
 std::unique_ptr<TokenScorer> make_random_scorer(std::uint64_t seed, const ModelConfig& config, const Weights& weights);
 
+/// Scores of another program, which `command` starts. Throws Error (resource) unless it starts and greets. `weights` must stay
+/// where it is.
+std::unique_ptr<TokenScorer> make_pipe_scorer(const std::string& command, const ModelConfig& config,
+                                              const Weights& weights);
+
 // One file each, and what they share.
 std::unique_ptr<TokenScorer> make_head_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
 std::unique_ptr<TokenScorer> make_key_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);

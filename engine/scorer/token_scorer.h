@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,13 @@ struct DecodeToken {
   ScorerMemory* memory;          // of the sequence, as new_memory() made it
 };
 
+/// The new token of a decode step that is over, in the layers that are scored.
+struct NewestToken {
+  std::int32_t position;
+  std::span<const int> layers;
+  at::Tensor k, v;  // [layers, n_kv_heads, head_dim] as the cache has them
+};
+
 /// Immutable; any number of sequences may be scored by one. The score of token t exists once token t + delay() is
 /// there: delay 0 is a gate on the token itself, the window of KVpop's delayed scorer is its delay, and a convolution of
 /// SP-KV's predictor looks half a kernel ahead.
@@ -41,7 +49,7 @@ class TokenScorer {
   int delay() const { return delay_; }
   const std::string& name() const { return name_; }  // of its gate
   /// "KVpop mLSTM, delay 64, gate kvpop-mlstm".
-  std::string description() const { return scorer_text(kind_, delay_, name_); }
+  virtual std::string description() const { return scorer_text(kind_, delay_, name_); }
   /// Which gate of its kind it is, before anybody scores by it.
   void set_name(std::string name) { name_ = std::move(name); }
   virtual bool reads_unrotated() const { return false; }
@@ -57,6 +65,9 @@ class TokenScorer {
   /// Of a decode step, before kernels::admit_step: writes token.score at `place`. Not called
   /// for a scorer that admit_step runs itself.
   virtual void enqueue(const DecodeToken& token, kernels::Place place) const = 0;
+  /// Whether score_newest() is called between two steps: enqueue() then writes what is known before the step.
+  virtual bool scores_between_steps() const { return false; }
+  virtual void score_newest(const NewestToken& /*token*/, ScorerMemory* /*memory*/) const {}
   /// For admit_step; project is null for a scorer that it does not know.
   virtual kernels::MlstmScorerView mlstm(int layer, ScorerMemory* memory) const {
     (void)layer, (void)memory;

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "app/support/child_process.h"
 #include "engine/core/protocol/events.h"
+#include "engine/core/support/child_process.h"
 #include "engine/core/support/error.h"
 #include "tests/app/process.h"
 

@@ -137,6 +137,10 @@ TEST_CASE("a recipe that is wrong is one line that names the place, code 2, and 
       {"no such model", {{"model", "kvscope-tinny"}}, "kvscope-tinny"},
       {"no gate of that kind", {{"policies", {"kvzap"}}}, "kvzap"},
       {"no gate of that name", {{"policies", {{{"policy", "wg-kv"}, {"gates", {"none-0.1"}}}}}}, "none-0.1"},
+      {"a command", {{"gates", {"pipe:touch mark"}}}, "\"pipe:touch mark\", a command; expected a path or a name"},
+      {"a command of an entry",
+       {{"policies", {{{"policy", "top-k:budget=64"}, {"gates", {"pipe:touch mark"}}}}}},
+       "\"pipe:touch mark\", a command; expected a path or a name"},
       {"a gate of another policy", {{"policies", {{{"policy", "wg-kv"}, {"gates", {"sp-kv"}}}}}}, "sp-kv"},
   };
   for (const Case& c : cases) {

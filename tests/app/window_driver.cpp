@@ -61,7 +61,7 @@ std::string fake(const std::string& options) { return "exec " + fake_engine().st
 Xvfb::Xvfb(int width, int height) {
   // Xvfb chooses a free display and tells it: no guessing of numbers, no race for a socket.
   const std::string screen = std::to_string(width) + "x" + std::to_string(height) + "x24";
-  process_ = std::make_unique<app::ChildProcess>(app::ChildProcess::start(
+  process_ = std::make_unique<ChildProcess>(ChildProcess::start(
       {find_program("Xvfb").string(), "-displayfd", "1", "-screen", "0", screen, "-nolisten", "tcp", "-noreset"}));
   const std::string number = first_line(process_->stdout_fd(), 20 * kSlowdown);
   if (number.size() < 2) throw std::runtime_error("Xvfb did not start");
@@ -80,7 +80,7 @@ WindowDriver::WindowDriver(const Xvfb& display, const Options& options) : displa
       kvscope().string(), "--control", socket_path.string()};
   if (!options.engine.empty()) argv.insert(argv.end(), {"--engine", options.engine});
   argv.insert(argv.end(), options.words.begin(), options.words.end());
-  process_ = std::make_unique<app::ChildProcess>(app::ChildProcess::start(argv));
+  process_ = std::make_unique<ChildProcess>(ChildProcess::start(argv));
 
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -250,7 +250,7 @@ int WindowDriver::exit_code() {
 
 std::string WindowDriver::last_words() {
   const auto status = process_->wait(std::chrono::seconds(15 * kSlowdown));
-  std::string words = (status ? app::describe_wait_status(*status) : "it has not ended") + ": ";
+  std::string words = (status ? describe_wait_status(*status) : "it has not ended") + ": ";
   pollfd p{process_->stderr_fd(), POLLIN, 0};
   for (char bytes[4096]; ::poll(&p, 1, 0) > 0;) {
     const ssize_t n = ::read(p.fd, bytes, sizeof bytes);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "app/support/child_process.h"
+#include "engine/core/support/child_process.h"
 #include "tests/app/process.h"
 
 namespace kvscope::test {
@@ -26,7 +26,7 @@ class Xvfb {
   const std::string& display() const { return display_; }  // ":99"
 
  private:
-  std::unique_ptr<app::ChildProcess> process_;
+  std::unique_ptr<ChildProcess> process_;
   std::string display_;
 };
 
@@ -81,7 +81,7 @@ class WindowDriver {
 
   TemporaryFolder folder_;
   std::string display_, window_id_;
-  std::unique_ptr<app::ChildProcess> process_;
+  std::unique_ptr<ChildProcess> process_;
   int socket_ = -1;
   std::string buffer_;
 };

@@ -103,6 +103,25 @@ void overwrite(const fs::path& file, const std::string& bytes) { std::ofstream(f
 
 }  // namespace
 
+TEST_CASE("A scorer over a pipe is not started again by a restored session, and its command is not saved") {
+  const test::TemporaryFolder folder;
+  const auto file = folder / "workspace/workspace.json";
+  {
+    Start first(folder.path());
+    first.decode("streaming:window=20");
+    first.save();
+  }
+  json saved = json::parse(test::read_text(file));
+  saved["gates"] = {"pipe:touch mark"};
+  for (json& choice : saved["choices"]) choice["gates"] = {"pipe:touch mark"};
+  overwrite(file, saved.dump());
+  Start second(folder.path());
+  CHECK(second.workspace.gates().empty());
+  CHECK(second.log().find("a scorer over a pipe of the last session is not started again") != std::string::npos);
+  WorkspaceFile written = read_workspace_file(file);
+  CHECK(to_text(written).find("touch") == std::string::npos);
+}
+
 TEST_CASE("The next start has parameters, selection, A and B, layout and runs as they were") {
   const test::TemporaryFolder folder;
   std::string state;

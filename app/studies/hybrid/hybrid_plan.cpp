@@ -13,6 +13,7 @@
 #include "app/support/usage.h"
 #include "engine/core/files/tokenizer/text_pieces.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/hash.h"
@@ -60,6 +61,9 @@ void put_first(const PolicySpec& policy, HybridPlan& plan) {
 }
 
 void find_policy(const EngineJobOptions& engine, HybridPlan& plan) {
+  // The study names its gates with hashes, so that it can be made again: a program has none.
+  if (std::ranges::any_of(engine.gates, is_pipe))
+    usage_error("--gate", "pipe:COMMAND", "a gate in a file: a study of heads records what its gates are");
   if (plan.policy) {
     if (!heads_may_differ(policy_of(*plan.policy).info))
       usage_error("--policy", plan.policy->to_string(),

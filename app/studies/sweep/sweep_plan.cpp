@@ -8,6 +8,7 @@
 #include "app/catalog/models.h"
 #include "app/studies/sweep/sweep_recipe.h"
 #include "app/support/paths.h"
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -159,6 +160,8 @@ std::vector<std::string> sweep_keys(const SweepPlan& plan, const SweepGroup& gro
 
 SweepPlan plan_sweep(const fs::path& path, bool elsewhere) {
   SweepRecipe recipe = read_sweep_recipe(path);
+  for (const std::string& gate : recipe.request.gates) refuse_pipe(gate, path.string());
+  for (const SweepPoint& point : recipe.points) refuse_pipe(point.gate, path.string());
   SweepPlan plan{.recipe = std::move(recipe.text),
                  .model = elsewhere ? model_folder_or(recipe.model) : model_folder(recipe.model),
                  .request = std::move(recipe.request),

@@ -3,6 +3,7 @@
 #include "engine/core/protocol/fields.h"
 #include "engine/core/record/assemble.h"
 #include "engine/core/record/check.h"
+#include "engine/core/record/pipe_gate.h"
 
 namespace kvscope::protocol {
 namespace {
@@ -32,7 +33,7 @@ void apply_event(RunRecord& run, const nlohmann::json& event) {
     } else if (type == "done") {
       end_run(run, run_ended_from_json(event));
     } else if (type == "error") {
-      finish_run(run, RunStatus::failed, error_from_event(event).what());
+      finish_run(run, RunStatus::failed, line_in_files(error_from_event(event)));
     }
   } catch (const RunFault& fault) {
     bad_field(event, field_of(fault.parts().where), fault.parts().found, fault.parts().expected);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <span>
 
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/record/request_json.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/support/checked_fields.h"
@@ -94,7 +95,7 @@ std::string asked_text(const RunRecord& run) {
   if (!r.budgets.empty()) request["budgets"] = r.budgets == run.budgets() ? json("own") : json(r.budgets);
   json gates = json::array();
   for (const GateRef& gate : run.asked->gates)
-    gates.push_back({{"given", gate.given}, {"name", gate.name}, {"hash", gate.hash}});
+    gates.push_back({{"given", gate_in_files(gate.given)}, {"name", gate.name}, {"hash", gate.hash}});
   const json object = {{"key", run.asked->key},
                        {"request", std::move(request)},
                        {"by_text", run.asked->by_text},
@@ -123,8 +124,10 @@ Asked asked_of_text(const RunRecord& run, std::string_view text) {
     if (!one.is_number_integer()) bad_field(request, "budgets", one.dump(), "numbers of tokens");
     return one.get<std::int32_t>();
   });
-  for (const json& gate : field(object, "gates", json::value_t::array))
+  for (const json& gate : field(object, "gates", json::value_t::array)) {
     asked.gates.push_back({text_or_empty(gate, "given"), text_or_empty(gate, "name"), text_or_empty(gate, "hash")});
+    if (asked.gates.back().given != kPipeInFiles) refuse_pipe(asked.gates.back().given, "asked");
+  }
   return asked;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/record/pipe_gate.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -109,7 +110,7 @@ std::shared_ptr<const Asked> asked_of_command(const RunRecord& run, std::string_
     r.answer_ids.emplace(run.ids.begin() + prompt_len, run.ids.end());
     asked.origin.kind = RunOrigin::Kind::replay;
   }
-  for (const std::string& gate : values_of(options, "--gate")) asked.gates.push_back({.given = gate});
+  for (const std::string& gate : values_of(options, "--gate")) asked.gates.push_back({.given = gate_in_files(gate)});
   asked.key = key_of(asked, run.model.weights_hash, run.started_utc);
   return std::make_shared<const Asked>(std::move(asked));
 }

@@ -177,6 +177,19 @@ SlotCache::Rows SlotCache::rows(int layer, int n) const {
   return {copy(k_pool_), copy(v_pool_)};
 }
 
+SlotCache::Rows SlotCache::rows_of(std::span<const int> layers, std::span<const std::int32_t> slots) const {
+  const auto n = static_cast<std::int64_t>(layers.size());
+  at::Tensor index_host = at::empty({n, n_kv_heads_}, at::kLong);
+  std::int64_t* row = index_host.data_ptr<std::int64_t>();
+  for (const int layer : layers)
+    for (int head = 0; head < n_kv_heads_; ++head) *row++ = pool_row(index(layer, head), slots[index(layer, head)]);
+  const at::Tensor wanted = index_host.view({-1}).to(k_pool_.device());
+  const auto copy = [&](const at::Tensor& pool) {
+    return pool.view({-1, head_dim_}).index_select(0, wanted).view({n, n_kv_heads_, head_dim_});
+  };
+  return {copy(k_pool_), copy(v_pool_)};
+}
+
 SlotCache SlotCache::only(const std::vector<std::vector<std::int32_t>>& keep, int max_slots, bool reserve) const {
   SlotCache out(n_layers_, n_kv_heads_, head_dim_, max_slots, k_pool_.scalar_type(), k_pool_.device());
   if (reserve) out.reserve(max_slots);

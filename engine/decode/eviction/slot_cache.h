@@ -49,6 +49,8 @@ class SlotCache {
     at::Tensor k, v;
   };
   Rows rows(int layer, int n) const;
+  /// One row a head of the given layers, that of its slot in `slots` [n_layers * n_kv_heads]: copies [layers, n_kv_heads, head_dim].
+  Rows rows_of(std::span<const int> layers, std::span<const std::int32_t> slots) const;
 
   /// A cache of at most max_slots slots a head that holds what stands in the given slots alone, in this order from slot 0
   /// on; keep: [n_layers * n_kv_heads]. `reserve`: as reserve(max_slots). The rest of the memory is the device's again

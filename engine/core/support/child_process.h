@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace kvscope::app {
+namespace kvscope {
 
 /// Starts a program in a process group of its own, so that everything it starts can be ended with it, and asks the
 /// kernel to kill it when this process dies. The kernel's promise is tied to the thread that called start(): call it
@@ -43,4 +43,4 @@ class ChildProcess {
 /// "exit code 3", "killed by signal 9 (Killed)": a wait status in words.
 std::string describe_wait_status(int status);
 
-}  // namespace kvscope::app
+}  // namespace kvscope

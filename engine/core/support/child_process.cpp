@@ -1,4 +1,4 @@
-#include "app/support/child_process.h"
+#include "engine/core/support/child_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 #include "engine/core/support/error.h"
 
-namespace kvscope::app {
+namespace kvscope {
 namespace {
 
 struct Pipe {
@@ -166,4 +166,4 @@ std::string describe_wait_status(int status) {
   return text;
 }
 
-}  // namespace kvscope::app
+}  // namespace kvscope
