@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <string>
 
-#include "app/support/child_process.h"
 #include "app/support/python.h"
+#include "engine/core/support/child_process.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 
