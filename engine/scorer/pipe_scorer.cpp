@@ -109,12 +109,16 @@ class PipeScorer final : public TokenScorer {
   void score_newest(const NewestToken& token, ScorerMemory* memory) const override {
     auto& own = static_cast<PipeMemory&>(*memory);
     std::string frame = frame_of(FrameKind::score, own.sequence, token.position, 1, token.layers);
-    if (offer_.keys) append(frame, token.k);
-    if (offer_.values) append(frame, token.v);
-    const at::Tensor layers = at::tensor(at::ArrayRef<int>(token.layers.data(), token.layers.size()), at::kLong);
-    if (offer_.hidden) append(frame, hidden_of(own.x).index_select(0, layers.to(weights_.device)));
+    if (offer_.keys && offer_.values) {
+      append(frame, at::stack({token.k, token.v}));  // one copy from the device
+    } else if (offer_.keys || offer_.values) {
+      append(frame, offer_.keys ? token.k : token.v);
+    }
+    const at::Tensor layers = of_layers(token.layers);
+    if (offer_.hidden) append(frame, layers.defined() ? hidden_of(own.x).index_select(0, layers) : hidden_of(own.x));
     const at::Tensor answer = ask(own, frame, token.layers, token.position, 1).select(2, 0);
-    own.known.index_copy_(0, layers.to(weights_.device), answer.to(weights_.device));
+    if (!layers.defined()) return void(own.known.copy_(answer));
+    own.known.index_copy_(0, layers, answer.to(weights_.device));
   }
 
  private:
@@ -124,6 +128,12 @@ class PipeScorer final : public TokenScorer {
   }
   static void copy(void* to, const at::Tensor& from, kernels::Place place) {
     copy(to, from.data_ptr(), from.nbytes(), place);
+  }
+
+  /// On the model's device; undefined if these are all.
+  at::Tensor of_layers(std::span<const int> layers) const {
+    if (std::ssize(layers) == config_.n_layers) return {};
+    return at::tensor(at::ArrayRef<int>(layers.data(), layers.size()), at::kLong).to(weights_.device);
   }
 
   /// What enters attention, of all layers: [n_layers, hidden] of x, in the model's type.
