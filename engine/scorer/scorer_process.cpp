@@ -109,9 +109,10 @@ void ScorerProcess::exchange(std::string_view out, std::size_t n_bytes) {
   if (lost_) throw *lost_;
   const NoPipeSignal no_signal;
   received_.clear();
-  if (readable(child_.stdout_fd())) {
+  // What comes before the greeting is read as the greeting: whether it came early is chance.
+  if (n_bytes > 0 && readable(child_.stdout_fd())) {
     if (!read_some(child_.stdout_fd(), received_)) fail_of_end();
-    fail_of_flood(n_bytes == 0 ? "one line of JSON" : "none before the next request");
+    fail_of_flood("none before the next request");
   }
   const Clock::time_point begun = Clock::now();
   while (!out.empty() || !has_all(n_bytes)) {

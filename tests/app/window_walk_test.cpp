@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <set>
@@ -285,7 +286,12 @@ void walk(int n_steps, std::uint64_t seed, const std::string& engine, bool undon
     CHECK(undone_part(window.state()).dump(1) == first.dump(1));
   }
   window.command("app.quit");
-  CHECK(window.exit_code() == 0);
+  const auto quit = std::chrono::steady_clock::now();
+  const int code = window.exit_code();
+  const std::chrono::duration<double> ended = std::chrono::steady_clock::now() - quit;
+  INFO("it ended " << ended.count() << " s after Quit: " << window.last_words());
+  CHECK(code == 0);
+  CHECK(ended.count() < 5 * kSlowdown);
 }
 
 }  // namespace
