@@ -259,15 +259,21 @@ void EngineClient::read_stderr() {
   stderr_lines_.push_back(line);
 }
 
-void EngineClient::stop(milliseconds patience) {
-  if (!reader_.joinable()) return;
+void EngineClient::ask_to_quit() {
   {
     const std::scoped_lock lock(mutex_);
+    if (stopping_) return;
     stopping_ = true;
+    asked_to_quit_ = std::chrono::steady_clock::now();
     requests_.push_back(protocol::to_json(protocol::QuitRequest{}, next_id_++));
   }
   requests_changed_.notify_all();
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+}
+
+void EngineClient::stop(milliseconds patience) {
+  if (!reader_.joinable()) return;
+  ask_to_quit();
+  const auto deadline = asked_to_quit_ + patience;
   {
     std::unique_lock lock(mutex_);
     if (!events_changed_.wait_until(lock, deadline, [this] { return ended_; })) {

@@ -82,7 +82,9 @@ class EngineClient {
   std::optional<nlohmann::json> wait_event(std::chrono::milliseconds timeout);
   bool ended() const;
   pid_t pid() const { return child_.pid(); }
-  /// Asks it to quit, and kills it if it has not after `patience`. Joins the threads.
+  /// Asks it to quit and does not wait.
+  void ask_to_quit();
+  /// ask_to_quit(), and kills it if it has not `patience` after it was asked. Joins the threads.
   void stop(std::chrono::milliseconds patience = std::chrono::milliseconds(1500));
 
  private:
@@ -104,6 +106,7 @@ class EngineClient {
   std::deque<std::string> stderr_lines_;
   int next_id_ = 1;
   bool stopping_ = false, ended_ = false;
+  std::chrono::steady_clock::time_point asked_to_quit_;
   bool reading_ = true;  // the stream has not ended: nobody else waits for the process, so it may be signalled
   std::thread reader_, writer_, stderr_reader_;
 };

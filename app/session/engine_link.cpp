@@ -89,6 +89,7 @@ void EngineLink::discard() {
   assembler_ = std::make_shared<RunAssembler>();
   load_request_ = run_request_ = question_ = -1;
   model_.reset();
+  client_->ask_to_quit();  // several at a time, if loads follow each other quickly: at the end each would be waited for
   background_.post(
       [old = std::shared_ptr<EngineClient>(std::move(client_))]() -> Worker::Finish {
         old->stop();

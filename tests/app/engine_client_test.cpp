@@ -154,6 +154,17 @@ TEST_CASE("An engine that talks faster than anybody listens is ended, and its en
   CHECK_THAT(events.back()["reason"].get<std::string>(), Catch::Contains(line));
 }
 
+TEST_CASE("Engines that were asked to quit and hang are killed after one patience, not after one each") {
+  std::vector<std::unique_ptr<EngineClient>> clients;
+  for (int i = 0; i < 6; ++i)
+    clients.push_back(std::make_unique<EngineClient>(EngineClient::Options{.command = "exec " + fake("--hang")}));
+  for (const auto& client : clients) REQUIRE(client->wait_event(milliseconds(20'000)));  // the greeting
+  const auto start = std::chrono::steady_clock::now();
+  for (const auto& client : clients) client->ask_to_quit();
+  for (const auto& client : clients) client->stop(milliseconds(1000));
+  CHECK(std::chrono::steady_clock::now() - start < milliseconds(3000) * test::kSlowdown);
+}
+
 TEST_CASE("An engine that hangs is killed when it is asked to stop, with all it started") {
   const auto start = std::chrono::steady_clock::now();
   auto client = std::make_unique<EngineClient>(EngineClient::Options{.command = fake("--hang") + " & wait"});
