@@ -248,9 +248,8 @@ void EngineLink::follow(const RunRecord& run) {
     progress_.phase_start = std::chrono::steady_clock::now();
     progress_.start_value = decoded;
   }
-  const RunTimings& timings = run.timings;
-  const bool measured = timings.decode_steps >= kTokensToMeasure && timings.decode_s > 0;
-  progress_.tokens_per_s = measured ? timings.decode_steps / timings.decode_s : 0;
+  const bool measured = run.timings.decode_steps >= kTokensToMeasure && run.timings.decode_s > 0;
+  progress_.tokens_per_s = measured ? run.timings.decode_steps / run.timings.decode_s : 0;
   progress_.value = decoded;
   progress_.max = run.n_positions - run.prompt_len;
 }
