@@ -96,7 +96,7 @@ std::string_view ScorerProcess::ask(std::string_view frame, std::size_t n_bytes)
 void ScorerProcess::tell(std::string_view frame) {
   try {
     if (!is_lost()) exchange(frame, std::string::npos);
-  } catch (const Error&) {  // the next one who asks is told
+  } catch (const Error&) {  // the next request gets the error
   }
 }
 
