@@ -66,36 +66,23 @@ class HeadScorer final : public TokenScorer {
   }
 
   void enqueue(const DecodeToken& token, kernels::Place place) const override {
-    const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(token.layer)];
     const auto row = [&](const at::Tensor& tensor) {
       return tensor.defined() ? tensor[token.layer].data_ptr<float>() : nullptr;
     };
-    const auto norm = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr() : nullptr; };
-    const kernels::GateScoreArgs args = {.qkv = token.qkv,
-                                         .q_norm = norm(layer.q_norm),
-                                         .k_norm = norm(layer.k_norm),
-                                         .inv_freq = layer.inv_freq.data_ptr<float>(),
-                                         .position = token.position,
-                                         .n_heads = model_.n_heads,
-                                         .n_kv_heads = model_.n_kv_heads,
-                                         .head_dim = model_.head_dim,
-                                         .eps = model_.layers[token.layer].norm_eps,
-                                         .attention_scaling = layer.attention_scaling,
-                                         .dtype = kernel_dtype(weights_.dtype),
-                                         .source = source(),
-                                         .gate_eps = static_cast<float>(config_.norm_eps),
-                                         .pre_weight = row(pre_norm_),
-                                         .post_weight = row(post_norm_),
-                                         .w1 = row(w1_),
-                                         .b1 = row(b1_),
-                                         .w2 = row(w2_),
-                                         .b2 = row(b2_),
-                                         .n_hidden = config_.n_hidden,
-                                         .activation = activation_,
-                                         .scale = scale_,
-                                         .offset = offset_,
-                                         .sigmoid = config_.sigmoid,
-                                         .out = token.score};
+    kernels::GateScoreArgs args = gate_score_args(token, model_, weights_);
+    args.source = source();
+    args.gate_eps = static_cast<float>(config_.norm_eps);
+    args.pre_weight = row(pre_norm_);
+    args.post_weight = row(post_norm_);
+    args.w1 = row(w1_);
+    args.b1 = row(b1_);
+    args.w2 = row(w2_);
+    args.b2 = row(b2_);
+    args.n_hidden = config_.n_hidden;
+    args.activation = activation_;
+    args.scale = scale_;
+    args.offset = offset_;
+    args.sigmoid = config_.sigmoid;
     kernels::gate_score(args, place);
   }
 

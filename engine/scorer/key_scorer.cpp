@@ -5,7 +5,6 @@
 //     score     = +-(scale y + offset), then its sigmoid where the gate says so
 //
 // k as the cache holds it, after its rotation. float32.
-#include <utility>
 
 #include "engine/core/files/gate/gate_kinds.h"
 #include "engine/scorer/make_scorer.h"
@@ -56,25 +55,13 @@ class KeyScorer final : public TokenScorer {
   }
 
   void enqueue(const DecodeToken& token, kernels::Place place) const override {
-    const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(token.layer)];
-    kernels::gate_score(
-        {.qkv = token.qkv,
-         .k_norm = layer.k_norm.defined() ? layer.k_norm.data_ptr() : nullptr,
-         .inv_freq = layer.inv_freq.data_ptr<float>(),
-         .position = token.position,
-         .n_heads = model_.n_heads,
-         .n_kv_heads = model_.n_kv_heads,
-         .head_dim = model_.head_dim,
-         .eps = model_.layers[token.layer].norm_eps,
-         .attention_scaling = layer.attention_scaling,
-         .dtype = kernel_dtype(weights_.dtype),
-         .source = has_anchor() ? kernels::GateSource::key_anchor : kernels::GateSource::key_norm,
-         .anchor = has_anchor() ? static_cast<KeyAnchor*>(token.memory)->sum[token.layer].data_ptr<float>() : nullptr,
-         .scale = scale_,
-         .offset = offset_,
-         .sigmoid = config_.sigmoid,
-         .out = token.score},
-        place);
+    kernels::GateScoreArgs args = gate_score_args(token, model_, weights_);
+    args.source = has_anchor() ? kernels::GateSource::key_anchor : kernels::GateSource::key_norm;
+    if (has_anchor()) args.anchor = static_cast<KeyAnchor*>(token.memory)->sum[token.layer].data_ptr<float>();
+    args.scale = scale_;
+    args.offset = offset_;
+    args.sigmoid = config_.sigmoid;
+    kernels::gate_score(args, place);
   }
 
  private:

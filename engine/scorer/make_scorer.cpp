@@ -30,17 +30,10 @@ class RandomScorer final : public TokenScorer {
   }
 
   void enqueue(const DecodeToken& token, kernels::Place place) const override {
-    const kernels::GateScoreArgs args = {.qkv = token.qkv,
-                                         .inv_freq = weights_.layers[token.layer].inv_freq.data_ptr<float>(),
-                                         .position = token.position,
-                                         .n_heads = model_.n_heads,
-                                         .n_kv_heads = model_.n_kv_heads,
-                                         .head_dim = model_.head_dim,
-                                         .dtype = kernel_dtype(weights_.dtype),
-                                         .source = kernels::GateSource::random,
-                                         .seed = seed_,
-                                         .layer = token.layer,
-                                         .out = token.score};
+    kernels::GateScoreArgs args = gate_score_args(token, model_, weights_);
+    args.source = kernels::GateSource::random;
+    args.seed = seed_;
+    args.layer = token.layer;
     kernels::gate_score(args, place);
   }
 
@@ -51,6 +44,23 @@ class RandomScorer final : public TokenScorer {
 };
 
 }  // namespace
+
+kernels::GateScoreArgs gate_score_args(const DecodeToken& token, const ModelConfig& model, const Weights& weights) {
+  const LayerWeights& layer = weights.layers[static_cast<std::size_t>(token.layer)];
+  const auto norm = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr() : nullptr; };
+  return {.qkv = token.qkv,
+          .q_norm = norm(layer.q_norm),
+          .k_norm = norm(layer.k_norm),
+          .inv_freq = layer.inv_freq.data_ptr<float>(),
+          .position = token.position,
+          .n_heads = model.n_heads,
+          .n_kv_heads = model.n_kv_heads,
+          .head_dim = model.head_dim,
+          .eps = model.layers[token.layer].norm_eps,
+          .attention_scaling = layer.attention_scaling,
+          .dtype = kernel_dtype(weights.dtype),
+          .out = token.score};
+}
 
 at::Tensor gate_tensor(const GateFile& gate, const char* name, const Weights& weights) {
   const GateTensor& tensor = gate.tensors.at(name);

@@ -7,6 +7,7 @@
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/model/weights.h"
 #include "engine/scorer/token_scorer.h"
+#include "kernels/gate_score.h"
 
 namespace kvscope::engine {
 
@@ -29,6 +30,9 @@ std::unique_ptr<TokenScorer> make_pipe_scorer(const std::string& command, const 
 std::unique_ptr<TokenScorer> make_head_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
 std::unique_ptr<TokenScorer> make_key_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
 std::unique_ptr<TokenScorer> make_input_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
+
+/// What kernels::gate_score needs of the model and the token; source, weights and scale are the scorer's.
+kernels::GateScoreArgs gate_score_args(const DecodeToken& token, const ModelConfig& model, const Weights& weights);
 
 /// A tensor of the gate on the model's device, float32.
 at::Tensor gate_tensor(const GateFile& gate, const char* name, const Weights& weights);
