@@ -65,6 +65,8 @@ ScorerProcess::ScorerProcess(const std::string& command, const std::string& gree
   ::fcntl(child_.stdin_fd(), F_SETPIPE_SZ, kPipeBytes);
   exchange(greeting + "\n", 0);
   offer_ = read_offer();
+  // Only now: how much of what follows a line that is no greeting has come by then is chance.
+  if (received_.find('\n') + 1 != received_.size()) fail_of_flood("one line of JSON");
 }
 
 ScorerOffer ScorerProcess::read_offer() const {
@@ -130,9 +132,13 @@ void ScorerProcess::exchange(std::string_view out, std::size_t n_bytes) {
     if (received_.size() > (n_bytes == 0 ? kMostOfGreeting : n_bytes) && n_bytes != std::string::npos) break;
     if (fds[0].revents != 0) write_some(out);
   }
-  const std::size_t wanted = n_bytes == 0 ? received_.find('\n') + 1 : n_bytes == std::string::npos ? 0 : n_bytes;
+  if (n_bytes == 0) {
+    if (!has_all(n_bytes)) fail_of_flood("one line of JSON");
+    return;
+  }
+  const std::size_t wanted = n_bytes == std::string::npos ? 0 : n_bytes;
   if (received_.size() > wanted || (readable(child_.stdout_fd()) && read_some(child_.stdout_fd(), received_)))
-    fail_of_flood(n_bytes == 0 ? "one line of JSON" : "an answer of " + std::to_string(wanted) + " bytes");
+    fail_of_flood("an answer of " + std::to_string(wanted) + " bytes");
 }
 
 void ScorerProcess::write_some(std::string_view& out) {
