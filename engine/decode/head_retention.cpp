@@ -19,8 +19,11 @@ float& HeadRetention::score_of(std::int32_t token) {
 }
 
 void HeadRetention::evict(std::int32_t token, std::int32_t q) {
-  (token >= first_ ? evict_at_[token - first_] : find(token).evict_at) = q;
   evictions_.push_back({token, q});
+  if (token >= first_) return void(evict_at_[token - first_] = q);
+  Kept& kept = find(token);
+  kept.evict_at = q;
+  first_gone_ = std::min(first_gone_, static_cast<std::size_t>(&kept - kept_.data()));
 }
 
 void HeadRetention::decide(std::int32_t n, std::span<const float> scores) {
@@ -28,6 +31,7 @@ void HeadRetention::decide(std::int32_t n, std::span<const float> scores) {
   score_.assign(static_cast<std::size_t>(n), 0.0f);
   evictions_.clear();
   contests_.clear();
+  first_gone_ = kept_.size();
   for (std::int32_t q = first_; q < first_ + n; ++q) {
     // Whoever is scored is in the window still, and who leaves it is still there.
     if (const std::int32_t scored = q - delay_; !scores.empty() && scored >= 0) score_of(scored) = scores[q - first_];
@@ -60,13 +64,13 @@ void HeadRetention::renumber(std::span<const std::int32_t> position_by_slot) {
 }
 
 void HeadRetention::commit() {
-  std::vector<std::int32_t> free;
-  std::size_t stays = 0;
-  for (const Kept& kept : kept_) {
-    if (kept.evict_at == kNever) {
-      kept_[stays++] = kept;
+  vacated_.clear();
+  std::size_t stays = first_gone_;
+  for (std::size_t i = first_gone_; i < kept_.size(); ++i) {
+    if (kept_[i].evict_at == kNever) {
+      kept_[stays++] = kept_[i];
     } else {
-      free.push_back(kept.slot);
+      vacated_.push_back({kept_[i].slot, kept_[i].evict_at});
     }
   }
   kept_.resize(stays);
@@ -74,7 +78,7 @@ void HeadRetention::commit() {
   std::size_t reused = 0;
   for (std::size_t i = 0; i < evict_at_.size(); ++i) {
     if (evict_at_[i] != kNever) continue;
-    slots_[i] = reused < free.size() ? free[reused++] : n_slots_++;
+    slots_[i] = reused < vacated_.size() ? vacated_[reused++].slot : n_slots_++;
     kept_.push_back({first_ + static_cast<std::int32_t>(i), slots_[i], score_[i], kNever});
   }
   first_ += static_cast<std::int32_t>(evict_at_.size());

@@ -10,9 +10,9 @@
 
 namespace kvscope::engine {
 
-/// Use per chunk of queries [first, first + n): decide(), then what is read from kept() and evict_at() describes the
-/// chunk's attention; commit() gives slots to the chunk's survivors. What it remembers is bounded by what the policy
-/// keeps.
+/// Use per chunk of queries [first, first + n): decide(), then commit(), which gives slots to the chunk's survivors; what
+/// is read from vacated() and evict_at() describes the chunk's attention. What it remembers is bounded by what the policy
+/// keeps, and a chunk costs what it changes.
 class HeadRetention {
  public:
   struct Kept {
@@ -23,6 +23,9 @@ class HeadRetention {
   };
   struct Eviction {
     std::int32_t token, evict_at;
+  };
+  struct Vacated {
+    std::int32_t slot, evict_at;
   };
 
   /// delay: tokens between a token and its score, 0 ... window. defers: whoever is evicted within a chunk is seen until
@@ -40,8 +43,10 @@ class HeadRetention {
   /// Between chunks: the cache was made anew by somebody else's eviction, slot i has the token at position_by_slot[i].
   void renumber(std::span<const std::int32_t> position_by_slot);
 
-  /// Tokens of the chunks before, ascending by position, as they were at the chunk's begin.
+  /// Tokens that are kept, ascending by position.
   const std::vector<Kept>& kept() const { return kept_; }
+  /// Slots, as they were at the chunk's begin, whose tokens did not see its end; after commit().
+  const std::vector<Vacated>& vacated() const { return vacated_; }
   /// Of the chunk's own tokens, [n].
   const std::vector<std::int32_t>& evict_at() const { return evict_at_; }
   /// In the order of the queries.
@@ -63,9 +68,11 @@ class HeadRetention {
   std::int32_t first_ = 0;  // of the chunk
   std::int32_t n_slots_ = 0;
   std::vector<Kept> kept_;
+  std::size_t first_gone_ = 0;  // of kept_, from where on the chunk evicts
   std::vector<std::int32_t> evict_at_, slots_;
   std::vector<float> score_;  // of the chunk's own tokens
   std::vector<Eviction> evictions_;
+  std::vector<Vacated> vacated_;
   std::vector<Contest> contests_;
 };
 

@@ -73,9 +73,9 @@ at::Tensor PrefillHook::attend(int layer, const LayerTokens& tokens) {
     scores = scores.cpu().contiguous();
     tell_scores(layer, scores);
   }
-  decide(layer, scores);
+  const std::vector<std::int32_t> n_before = decide(layer, scores);
   if (facts_ != nullptr) note(layer, scores);
-  const ChunkFacts facts = commit(layer);
+  const ChunkFacts facts = facts_of_chunk(layer, n_before);
   at::Tensor keys = k.transpose(0, 1), values = v.transpose(0, 1);  // [n_kv_heads, n, head_dim]
   if (facts.n_slots > 0) {
     const SlotCache::Rows kept = state_.cache.rows(layer, static_cast<int>(facts.n_slots));
@@ -145,58 +145,94 @@ at::Tensor PrefillHook::score_tokens(int layer, const LayerTokens& tokens) {
   return scorer->absorb(layer, tokens, first_, state_.memory.get());
 }
 
-void PrefillHook::decide(int layer, const at::Tensor& scores) {
+std::vector<std::int32_t> PrefillHook::decide(int layer, const at::Tensor& scores) {
+  std::vector<std::int32_t> n_before;
+  for (int i = 0; i < n_kv_heads_; ++i) n_before.push_back(head(layer, i).n_slots());
   const std::int64_t cost = n_ * 200;  // operations of a head, about: a heap, or a tree, per token
   kernels::parallel_for(n_kv_heads_, cost, [&](std::int64_t i) {
     std::span<const float> of_head;
     if (scores.defined()) of_head = {scores.data_ptr<float>() + i * n_, static_cast<std::size_t>(n_)};
-    head(layer, static_cast<int>(i)).decide(static_cast<std::int32_t>(n_), of_head);
+    HeadRetention& retention = head(layer, static_cast<int>(i));
+    retention.decide(static_cast<std::int32_t>(n_), of_head);
+    retention.commit();
+  });
+  return n_before;
+}
+
+/// A long prompt has tens of millions of contests: each head writes its own, where they are to stand.
+void PrefillHook::note(int layer, const at::Tensor& scores) {
+  const std::int64_t delay = state_.policy.scorer() != nullptr ? state_.policy.scorer()->delay() : 0;
+  const std::int64_t first_column = std::max<std::int64_t>(0, delay - first_);
+  const auto is_known = [](float score) { return score == score; };
+  const auto scores_of = [&](std::int64_t i) -> std::span<const float> {
+    if (!scores.defined() || first_column >= n_) return {};
+    return {scores.data_ptr<float>() + i * n_ + first_column, static_cast<std::size_t>(n_ - first_column)};
+  };
+  struct Places {
+    std::size_t contest, lifetime, score;
+  };
+  std::vector<Places> places;
+  Places end = {facts_->contests.size(), facts_->lifetimes.size(), facts_->scores.size()};
+  for (int i = 0; i < n_kv_heads_; ++i) {
+    places.push_back(end);
+    end.contest += head(layer, i).contests().size();
+    end.lifetime += head(layer, i).evictions().size();
+    end.score += static_cast<std::size_t>(std::ranges::count_if(scores_of(i), is_known));
+  }
+  facts_->contests.resize(end.contest);
+  facts_->lifetimes.resize(end.lifetime);
+  facts_->scores.resize(end.score);
+  kernels::parallel_for(n_kv_heads_, 4 * n_, [&](std::int64_t i) {
+    const auto kv_head = static_cast<int>(i);
+    Places at = places[static_cast<std::size_t>(i)];
+    for (Contest contest : head(layer, kv_head).contests()) {
+      contest.layer = static_cast<std::int16_t>(layer);
+      contest.kv_head = static_cast<std::int16_t>(kv_head);
+      facts_->contests[at.contest++] = contest;
+    }
+    for (const HeadRetention::Eviction& e : head(layer, kv_head).evictions())
+      facts_->lifetimes[at.lifetime++] = {layer, kv_head, e.token, e.evict_at};
+    auto token = static_cast<std::int32_t>(first_ + first_column - delay);
+    for (const float score : scores_of(i)) {
+      if (is_known(score)) facts_->scores[at.score++] = {layer, kv_head, token, score};
+      ++token;
+    }
   });
 }
 
-void PrefillHook::note(int layer, const at::Tensor& scores) {
-  const std::int64_t delay = state_.policy.scorer() != nullptr ? state_.policy.scorer()->delay() : 0;
-  for (int i = 0; i < n_kv_heads_; ++i) {
-    for (Contest contest : head(layer, i).contests()) {
-      contest.layer = static_cast<std::int16_t>(layer);
-      contest.kv_head = static_cast<std::int16_t>(i);
-      facts_->contests.push_back(contest);
-    }
-    for (const HeadRetention::Eviction& e : head(layer, i).evictions()) {
-      facts_->lifetimes.push_back({layer, i, e.token, e.evict_at});
-    }
-    if (!scores.defined()) continue;
-    const float* of_head = scores.data_ptr<float>() + i * n_;
-    for (std::int64_t column = std::max<std::int64_t>(0, delay - first_); column < n_; ++column) {
-      const auto token = static_cast<std::int32_t>(first_ + column - delay);
-      if (of_head[column] == of_head[column]) facts_->scores.push_back({layer, i, token, of_head[column]});
-    }
+PrefillHook::ChunkFacts PrefillHook::facts_of_chunk(int layer, const std::vector<std::int32_t>& n_before) const {
+  const std::int64_t n_heads = n_kv_heads_, n_slots = *std::ranges::max_element(n_before), n_keys = n_slots + n_;
+  std::vector<std::int32_t>
+      words;  // of the chunk's tokens evict_at and slot, slots before, vacated cells, their evict_at
+  for (int i = 0; i < n_kv_heads_; ++i)
+    words.insert(words.end(), head(layer, i).evict_at().begin(), head(layer, i).evict_at().end());
+  for (int i = 0; i < n_kv_heads_; ++i)
+    words.insert(words.end(), head(layer, i).slots().begin(), head(layer, i).slots().end());
+  words.insert(words.end(), n_before.begin(), n_before.end());
+  const auto first_cell = static_cast<std::int64_t>(words.size());
+  for (int i = 0; i < n_kv_heads_; ++i)
+    for (const HeadRetention::Vacated& gone : head(layer, i).vacated())
+      words.push_back(static_cast<std::int32_t>(i * n_keys + gone.slot));
+  const std::int64_t n_vacated = static_cast<std::int64_t>(words.size()) - first_cell;
+  for (int i = 0; i < n_kv_heads_; ++i)
+    for (const HeadRetention::Vacated& gone : head(layer, i).vacated()) words.push_back(gone.evict_at);
+  // pageable: staged before it returns
+  const at::Tensor there = at::tensor(words, at::kInt).to(positions_.device(), /*non_blocking=*/true);
+  const at::Tensor own = there.narrow(0, 0, n_heads * n_).view({n_heads, n_});
+  const at::Tensor slot = there.narrow(0, n_heads * n_, n_heads * n_).view({n_heads, n_});
+  const at::Tensor positions = positions_.expand({n_heads, n_});
+  if (n_slots == 0) return {.position = positions.contiguous(), .evict_at = own, .slot = slot, .n_slots = 0};
+  // A slot without a token is evicted at 0, any other never, unless the chunk has vacated it.
+  const at::Tensor used =
+      at::arange(n_slots, there.options()) < there.narrow(0, 2 * n_heads * n_, n_heads).unsqueeze(1);
+  at::Tensor evict_at = at::cat({used.to(at::kInt).mul_(kNever), own}, 1);
+  if (n_vacated > 0) {
+    evict_at.view({-1}).index_copy_(0, there.narrow(0, first_cell, n_vacated).to(at::kLong),
+                                    there.narrow(0, first_cell + n_vacated, n_vacated));
   }
-}
-
-PrefillHook::ChunkFacts PrefillHook::commit(int layer) {
-  std::int64_t n_slots = 0;
-  for (int i = 0; i < n_kv_heads_; ++i) n_slots = std::max<std::int64_t>(n_slots, head(layer, i).n_slots());
-  const std::int64_t n_keys = n_slots + n_, part = n_kv_heads_ * n_keys;
-  at::Tensor host = at::zeros({2 * part + n_kv_heads_ * n_}, at::kInt);  // a slot without a token: evicted at 0
-  std::int32_t* words = host.data_ptr<std::int32_t>();
-  for (int i = 0; i < n_kv_heads_; ++i) {
-    HeadRetention& of_head = head(layer, i);
-    std::int32_t* position = words + i * n_keys;
-    std::int32_t* evict_at = words + part + i * n_keys;
-    for (const HeadRetention::Kept& kept : of_head.kept()) {
-      position[kept.slot] = kept.position;
-      evict_at[kept.slot] = kept.evict_at;
-    }
-    for (std::int64_t j = 0; j < n_; ++j) position[n_slots + j] = static_cast<std::int32_t>(first_ + j);
-    std::copy(of_head.evict_at().begin(), of_head.evict_at().end(), evict_at + n_slots);
-    of_head.commit();
-    std::copy(of_head.slots().begin(), of_head.slots().end(), words + 2 * part + i * n_);
-  }
-  const at::Tensor there = host.to(positions_.device(), /*non_blocking=*/true);  // pageable: staged before it returns
-  return {.position = there.narrow(0, 0, part).view({n_kv_heads_, n_keys}),
-          .evict_at = there.narrow(0, part, part).view({n_kv_heads_, n_keys}),
-          .slot = there.narrow(0, 2 * part, n_kv_heads_ * n_).view({n_kv_heads_, n_}),
+  return {.position = at::cat({state_.cache.slot_position(layer).narrow(1, 0, n_slots), positions}, 1),
+          .evict_at = evict_at,
+          .slot = slot,
           .n_slots = n_slots};
 }
 

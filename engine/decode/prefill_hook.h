@@ -47,19 +47,24 @@ class PrefillHook final : public AttentionHook {
   /// Of a pool nothing leaves within a chunk, so that the scores of all layers are fetched together behind the last: a
   /// wait for the device instead of one a layer, of which a prompt cut every 32 tokens has thousands.
   void take_waiting();
-  void decide(int layer, const at::Tensor& scores);
+  /// Of every head, and its slots. Returns the slots that were in use before, by head.
+  std::vector<std::int32_t> decide(int layer, const at::Tensor& scores);
   void note(int layer, const at::Tensor& scores);
   HeadRetention& head(int layer, int kv_head) {
     return heads_[static_cast<std::size_t>(layer) * n_kv_heads_ + kv_head];
   }
-  /// What the device has to know of a layer's chunk, one int32 row of a single upload each: position and evict_at of
-  /// the cache's first n_slots slots and the chunk's tokens, then the slots of the chunk's tokens; by head.
+  const HeadRetention& head(int layer, int kv_head) const {
+    return heads_[static_cast<std::size_t>(layer) * n_kv_heads_ + kv_head];
+  }
+  /// What the device has to know of a layer's chunk: position and evict_at of the cache's first n_slots slots and the
+  /// chunk's tokens, then the slots of the chunk's tokens; by head.
   struct ChunkFacts {
-    at::Tensor position, evict_at;  // [n_kv_heads, n_slots + n]
-    at::Tensor slot;                // [n_kv_heads, n]
+    at::Tensor position, evict_at;  // [n_kv_heads, n_slots + n] int32
+    at::Tensor slot;                // [n_kv_heads, n] int32
     std::int64_t n_slots;
   };
-  ChunkFacts commit(int layer);
+  /// Uploads what the chunk has changed; what it has not, the device knows.
+  ChunkFacts facts_of_chunk(int layer, const std::vector<std::int32_t>& n_before) const;
 
   SequenceState& state_;
   const Hooks& hooks_;

@@ -164,15 +164,10 @@ SlotCache::Rows SlotCache::rows(int layer, int n) const {
     };
     return {view(k_pool_), view(v_pool_)};
   }
-  at::Tensor index_host = at::zeros({n_kv_heads_, n}, at::kLong);  // row 0 stands for slots without a page
-  for (int head = 0; head < n_kv_heads_; ++head) {
-    std::int64_t* row = index_host.data_ptr<std::int64_t>() + static_cast<std::int64_t>(head) * n;
-    const int mapped = std::min(n, pages_of_head_[index(layer, head)] * kPageSize);
-    for (int slot = 0; slot < mapped; ++slot) row[slot] = pool_row(index(layer, head), slot);
-  }
-  const at::Tensor wanted = index_host.view({-1}).to(k_pool_.device(), /*non_blocking=*/true);
+  const std::int64_t pages = pages_for(n);  // page 0 stands for those that a head does not have
+  const at::Tensor wanted = page_table_[layer].narrow(1, 0, pages).reshape({-1});
   const auto copy = [&](const at::Tensor& pool) {
-    return pool.view({-1, head_dim_}).index_select(0, wanted).view({n_kv_heads_, n, head_dim_});
+    return pool.index_select(0, wanted).view({n_kv_heads_, pages * kPageSize, head_dim_}).narrow(1, 0, n);
   };
   return {copy(k_pool_), copy(v_pool_)};
 }
