@@ -299,6 +299,7 @@ nlohmann::json AppWindow::bench(const BenchUiOptions& options) {
   report["first_frame_ms"] = rounded(first_frame);
   if (options.startup_only) return report;
   report["live"] = bench_live(options);
+  if (options.frames_only) return report;
   if (!options.trace.empty() || options.trace_mb > 0) report["trace"] = bench_trace(options);
   report["idle"] = bench_idle(options);
   report["taps"] = bench_taps(options);

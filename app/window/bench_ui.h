@@ -9,6 +9,7 @@ namespace kvscope::app {
 
 struct BenchUiOptions {
   bool startup_only = false;  // the first frame and nothing else
+  bool frames_only = false;   // the live run and nothing after it
   int frames = 600;           // of each part, while the view is zoomed, moved and scrubbed without pause
   int tokens = 131072;        // of the live run
   int layers = 36, kv_heads = 8;

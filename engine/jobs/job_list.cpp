@@ -6,7 +6,7 @@ std::span<const JobInfo> job_list() {
   static constexpr JobInfo kJobs[] = {
       {"train", "Trains a model and its scorers by a recipe.", train_job},
       {"eval", "Asks a model questions under several policies and counts exact answers.", eval_job},
-      {"bench", "Measures tokens per second of prefill and decode.", bench_job},
+      {"bench", "Measures decoding, prompts, oracle, capture and scoring beside what the device allows.", bench_job},
   };
   return kJobs;
 }

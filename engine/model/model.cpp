@@ -13,7 +13,7 @@
 #include "engine/model/adapted_reader.h"
 #include "engine/model/checkpoint.h"
 #include "engine/model/device.h"
-#include "engine/model/weights.h"
+#include "engine/model/formula_weights.h"
 
 namespace kvscope::engine {
 namespace {
@@ -122,8 +122,9 @@ Model Model::load(const std::filesystem::path& folder, const std::string& device
 Model Model::random(const ModelConfig& config, std::uint64_t seed, const std::string& device,
                     const std::string& dtype) {
   const Place place = choose_place(device, dtype);
+  FormulaReader formula(seed);
   Model model{.config = config};
-  model.weights = std::make_shared<Weights>(build_weights(config, formula_source(seed), place.device, place.dtype));
+  model.weights = std::make_shared<Weights>(build_weights(config, formula, place.device, place.dtype));
   model.info = describe(config, *model.weights, place);
   model.info.name = "random-" + std::to_string(seed);
   return model;

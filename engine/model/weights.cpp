@@ -1,11 +1,6 @@
 #include "engine/model/weights.h"
 
-#include <ATen/Parallel.h>
-
-#include <cmath>
-
 #include "engine/core/files/weights/kernel_limits.h"
-#include "engine/core/support/hash.h"
 
 namespace kvscope::engine {
 namespace {
@@ -156,28 +151,6 @@ Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Devi
 Weights build_weights(const ModelConfig& config, const TensorSource& source, c10::Device device, at::ScalarType dtype) {
   SourceReader reader(source);
   return build_weights(config, reader, device, dtype);
-}
-
-TensorSource formula_source(std::uint64_t seed) {
-  return [seed](const std::string& name, const std::vector<std::int64_t>& shape) {
-    at::Tensor out = at::empty(shape, at::kFloat);
-    const bool is_norm = shape.size() == 1 && !name.ends_with("bias"),
-               is_embedding = name == "model.embed_tokens.weight";
-    const float scale = is_norm ? 0.1f
-                        : shape.size() == 1 || is_embedding
-                            ? 1.0f
-                            : static_cast<float>(std::sqrt(3.0 / static_cast<double>(shape.back())));
-    const float offset = is_norm ? 1.0f : 0.0f;
-    const std::uint64_t start = fnv1a64(name) + seed;
-    float* data = out.data_ptr<float>();
-    at::parallel_for(0, out.numel(), 1 << 16, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::uint64_t bits = split_mix(start + static_cast<std::uint64_t>(i)) >> 40;
-        data[i] = offset + scale * (static_cast<float>(bits) * 0x1p-23f - 1.0f);
-      }
-    });
-    return out;
-  };
 }
 
 }  // namespace kvscope::engine

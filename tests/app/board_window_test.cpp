@@ -1,11 +1,13 @@
 // Map and head board in the real window, and what --bench-ui says of it.
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "app/window/bench_runs.h"
 #include "app/window/bench_ui.h"
 #include "engine/core/record/check.h"
+#include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/window_driver.h"
 #include "tests/support/random_run.h"
@@ -97,6 +99,28 @@ TEST_CASE(
   CHECK(bench({"--bench-ui", (folder / "none.h5").string()}).exit_code == 2);
   CHECK(test::run({.argv = {test::kvscope().string(), "--frames", "5"}}).exit_code == 1);
   CHECK(bench({"--bench-ui", folder.path().string()}).exit_code == 1);
+}
+
+TEST_CASE("kvscope bench ui measures frames of the window, and writes them as a study") {
+  if (test::skip_without_display()) return;
+  const test::TemporaryFolder folder;
+  const test::Xvfb display;
+  const test::Result result =
+      test::run({.argv = {test::kvscope().string(), "bench", "ui", "--frames", "20", "--prompt-tokens", "3000",
+                          "--json", "-o", (folder / "u.h5").string()},
+                 .environment = {{"DISPLAY", display.display()},
+                                 {"XDG_STATE_HOME", (folder / "state").string()},
+                                 {"XDG_CONFIG_HOME", (folder / "config").string()}}});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const auto row = nlohmann::json::parse(result.out.substr(0, result.out.find('\n')));
+  CHECK(row.at("frames") == 20);
+  CHECK(row.at("what").get<std::string>().find("3000 tokens") != std::string::npos);
+  CHECK(row.at("frame_p50_ms") <= row.at("frame_p99_ms"));
+  CHECK(std::abs(row.at("ratio_to_floor").get<double>() - row.at("frame_p99_ms").get<double>() / (1000.0 / 60)) < 1e-9);
+  const StudyTable study = read_study("", folder / "u.h5");
+  CHECK(study.kind == kBenchStudy);
+  CHECK(study.numbers("frame_p99_ms", "")[0] == row.at("frame_p99_ms").get<double>());
 }
 
 TEST_CASE("The bench's percentile is the nearest rank, and its run is one that a trace may hold") {

@@ -568,7 +568,29 @@ TEST_CASE("Jobs print their rows and pass their arguments on") {
                                     "--engine", engine, "--json", "--quiet"});
   REQUIRE(prefill.exit_code == 0);
   CHECK(last_json_line(prefill.out)["args"]["chunk"] == 64);
+  const auto several = kvscope_run({"bench", "batch", "--shape", "qwen3-8b", "--policy", "full", "--policy", "tova",
+                                    "--batch", "1,8", "--engine", engine, "--json", "--quiet"});
+  REQUIRE(several.exit_code == 0);
+  CHECK(last_json_line(several.out)["args"]["policy"] == json{"full", "tova"});
+  CHECK(last_json_line(several.out)["args"]["batch"] == "1,8");
   check_error_line(kvscope_run({"bench", "sorting", "--engine", engine}), 1, "no such benchmark");
+}
+
+TEST_CASE("kvscope bench scoreboard names what it cannot measure, with the command for it") {
+  const std::string engine = test::fake_engine().string();
+  const auto board = kvscope_run({"bench", "scoreboard", "--engine", engine, "--json", "--quiet"});
+  INFO(board.err);
+  REQUIRE(board.exit_code == 0);
+  const json missing = last_json_line(board.out)["missing"];
+  REQUIRE(missing.size() >= 5);
+  CHECK(missing[0] == json{{"row", "ui"}, {"reason", "needs a display"}, {"command", "kvscope bench ui"}});
+  for (const json& row : missing) CHECK_FALSE(row["command"].get<std::string>().empty());
+  const auto text = kvscope_run({"bench", "scoreboard", "--engine", engine, "--quiet"});
+  CHECK_THAT(text.out, Catch::Contains("\nnot measured here:\n  ui: needs a display\n    kvscope bench ui\n") &&
+                           Catch::Contains("peer_transformers.py"));
+  check_error_line(kvscope_run({"bench", "scoreboard", "--shape", "qwen3-8b", "--engine", engine}), 1,
+                   "--shape: not an option of bench scoreboard");
+  check_error_line(kvscope_run({"bench", "ui", "--batch", "2"}), 1, "--batch: not an option of bench ui");
 }
 
 TEST_CASE("The real engine answers over the same command line") {

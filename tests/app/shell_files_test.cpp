@@ -79,7 +79,8 @@ TEST_CASE("bash completes the values of an option that has a fixed set, also beh
   CHECK(offered({"figure", "--metric", "mass_r"}) == Set{"mass_recall"});
   CHECK(offered({"--device", "cu"}) == Set{"cuda"});
   CHECK(offered({"policies", "kvp"}) == Set{"kvpop"});
-  CHECK(offered({"bench", ""}) == Set{"decode", "prefill"});
+  CHECK(offered({"bench", "p"}) == Set{"policy", "prefill"});
+  CHECK(offered({"bench", "sc"}) == Set{"score", "scoreboard"});
   CHECK(offered({"completions", ""}) == Set{"bash", "fish", "zsh"});
   CHECK(offered({"run", "kvscope-tiny", "--max-tokens", ""}).empty());  // a number
   CHECK(offered({"run", "kvscope-tiny", "--policy", "kvpop", ":", "bu"}).empty());

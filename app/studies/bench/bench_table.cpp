@@ -13,7 +13,7 @@ std::string unit_of(const std::string& name) {
   if (name.ends_with("_bytes") || name == "bytes_per_step") return "bytes";
   if (name.ends_with("tokens_per_s")) return "tokens/s";
   if (name.ends_with("bytes_per_s")) return "bytes/s";
-  if (name.starts_with("ms_per_step") || name.ends_with("_ms")) return "ms";
+  if (name.starts_with("ms_per_") || name.ends_with("_ms")) return "ms";
   return name == "seconds" || name.ends_with("_s") ? "s" : "";
 }
 

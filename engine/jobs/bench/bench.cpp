@@ -8,6 +8,8 @@
 namespace kvscope::engine {
 namespace {
 
+using nlohmann::json;
+
 /// Published shapes of models, to be measured with random weights: speed depends on the shape alone.
 struct Shape {
   const char* name;
@@ -16,9 +18,11 @@ struct Shape {
   bool tied;
   double rope_theta;
 };
-constexpr std::array<Shape, 5> kShapes{
+constexpr std::array<Shape, 7> kShapes{
     {{"kvscope-tiny", "Qwen3ForCausalLM", 4096, 256, 768, 6, 8, 4, 64, 2048, true, 1e6},
+     {"smollm2-135m", "LlamaForCausalLM", 49152, 576, 1536, 30, 9, 3, 64, 8192, true, 1e5},
      {"qwen3-0.6b", "Qwen3ForCausalLM", 151936, 1024, 3072, 28, 16, 8, 128, 40960, true, 1e6},
+     {"qwen3-1.7b", "Qwen3ForCausalLM", 151936, 2048, 6144, 28, 16, 8, 128, 40960, true, 1e6},
      {"qwen3-4b", "Qwen3ForCausalLM", 151936, 2560, 9728, 36, 32, 8, 128, 40960, true, 1e6},
      {"qwen3-8b", "Qwen3ForCausalLM", 151936, 4096, 12288, 36, 32, 8, 128, 40960, false, 1e6},
      {"llama-3.1-8b", "LlamaForCausalLM", 128256, 4096, 14336, 32, 32, 8, 128, 131072, false, 5e5}}};
@@ -39,7 +43,29 @@ ModelConfig config_of(const Shape& shape) {
   return config;
 }
 
-/// The shape named "qwen3-8b", "llama-3.1-8b", ... Throws Error (usage) that lists what there is.
+/// The delay of a scorer that these policies could use.
+int scorer_window(const std::vector<std::string>& policies, const char* default_policy, int n_positions) {
+  PolicySpec spec = PolicySpec::parse(default_policy);
+  for (const std::string& text : policies) {
+    if (const PolicySpec given = PolicySpec::parse(text); given.name == "kvpop") {
+      spec = given;
+      break;
+    }
+  }
+  return spec.geometry(n_positions).window;
+}
+
+struct NamedBench {
+  const char* name;
+  json (*run)(const JsonObject& args, JobContext& context);
+};
+constexpr NamedBench kBenches[] = {
+    {"decode", decode_bench},   {"batch", batch_bench},     {"ragged", ragged_bench},
+    {"policy", policy_bench},   {"prefill", prefill_bench}, {"oracle", oracle_bench},
+    {"capture", capture_bench}, {"score", score_bench},     {"scoreboard", scoreboard_bench}};
+
+}  // namespace
+
 ModelConfig shape_config(const std::string& name) {
   std::string names;
   for (const Shape& shape : kShapes) {
@@ -47,6 +73,44 @@ ModelConfig shape_config(const std::string& name) {
     names += (names.empty() ? "" : ", ") + std::string(shape.name);
   }
   throw Error({.code = ExitCode::usage, .file = "--shape", .found = name, .expected = "one of " + names});
+}
+
+BenchArgs::BenchArgs(const JsonObject& args, int default_tokens, int default_repeats)
+    : prompt_tokens(static_cast<int>(args.integer_or("prompt_tokens", default_tokens, 1, kMaxBenchTokens))),
+      repeats(static_cast<int>(args.integer_or("repeats", default_repeats, 1, 1000))),
+      policies(args.texts("policy")) {}
+
+LoadedModel load_bench_model(const JsonObject& args, JobContext& context, int n_positions, const char* default_policy) {
+  const LoadOptions options{args.text_or("device", "auto"), args.text_or("dtype", "auto"), args.texts("gates")};
+  if (args.has("shape")) {
+    ModelConfig config = shape_config(args.text("shape"));
+    config.max_positions = std::max(config.max_positions, n_positions);
+    return LoadedModel::random(config, 1, options,
+                               scorer_window(args.texts("policy"), default_policy, config.max_positions));
+  }
+  LoadedModel model = LoadedModel::load(args.text("model"), options, [&](std::int64_t done, std::int64_t total) {
+    if (context.progress) context.progress("load", static_cast<double>(done), static_cast<double>(total), "");
+  });
+  if (n_positions <= model.config().max_positions) return model;
+  throw Error({.code = ExitCode::usage,
+               .file = "bench",
+               .found = std::to_string(n_positions) + " tokens: the prompt and what follows it",
+               .expected = "at most " + std::to_string(model.config().max_positions) + ", the model's context",
+               .hint = "use fewer --prompt-tokens, --max-tokens or --repeats"});
+}
+
+RunRequest bench_request(const LoadedModel& model, const std::string& policy, int n_tokens, int max_tokens, int index) {
+  RunRequest request;
+  request.prompt_ids.resize(static_cast<std::size_t>(n_tokens));
+  std::uint64_t state = 1 + static_cast<std::uint64_t>(index);
+  for (std::int32_t& id : request.prompt_ids) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    id = static_cast<std::int32_t>((state >> 33) % static_cast<std::uint64_t>(model.config().vocab_size));
+  }
+  request.policy = PolicySpec::parse(policy);
+  request.max_tokens = max_tokens;
+  request.stop_at_eos = false;
+  return request;
 }
 
 std::vector<std::string> default_policies(const LoadedModel& model, int prompt_tokens) {
@@ -58,52 +122,26 @@ std::vector<std::string> default_policies(const LoadedModel& model, int prompt_t
   return out;
 }
 
-}  // namespace
+bool is_cancelled(const JobContext& context) { return context.cancelled != nullptr && *context.cancelled; }
 
-BenchArgs::BenchArgs(const JsonObject& args)
-    : prompt_tokens(static_cast<int>(args.integer_or("prompt_tokens", 1024, 1, kMaxBenchTokens))),
-      repeats(static_cast<int>(args.integer_or("repeats", 5, 1, 1000))) {
-  if (args.has("policy")) policies = {args.text("policy")};
-}
-
-LoadedModel load_bench_model(const JsonObject& args, JobContext& context, int n_positions, const char* default_policy) {
-  const LoadOptions options{args.text_or("device", "auto"), args.text_or("dtype", "auto"), args.texts("gates")};
-  if (args.has("shape")) {
-    ModelConfig config = shape_config(args.text("shape"));
-    config.max_positions = std::max(config.max_positions, n_positions);
-    const int window = PolicySpec::parse(args.text_or("policy", default_policy)).geometry(config.max_positions).window;
-    return LoadedModel::random(config, 1, options, window);
+std::vector<BenchCase> bench_cases(const LoadedModel& model, const BenchArgs& args, int batch) {
+  std::vector<BenchCase> cases;
+  for (const std::string& policy :
+       args.policies.empty() ? default_policies(model, args.prompt_tokens) : args.policies) {
+    cases.push_back({policy, batch});
   }
-  return LoadedModel::load(args.text("model"), options, [&](std::int64_t done, std::int64_t total) {
-    if (context.progress) context.progress("load", static_cast<double>(done), static_cast<double>(total), "");
-  });
+  return cases;
 }
 
-RunRequest bench_request(const LoadedModel& model, const std::string& policy, int n_tokens, int max_tokens) {
-  RunRequest request;
-  request.prompt_ids.resize(static_cast<std::size_t>(n_tokens));
-  std::uint64_t state = 1;
-  for (std::int32_t& id : request.prompt_ids) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    id = static_cast<std::int32_t>((state >> 33) % static_cast<std::uint64_t>(model.config().vocab_size));
-  }
-  request.policy = PolicySpec::parse(policy);
-  request.max_tokens = max_tokens;
-  request.stop_at_eos = false;
-  return request;
-}
-
-nlohmann::json bench_rows(const LoadedModel& model, const BenchArgs& args, const JobContext& context,
-                          nlohmann::json facts,
-                          const std::function<nlohmann::json(const std::string& policy)>& bench_policy,
-                          std::string (*row_text)(const nlohmann::json& row)) {
-  const auto policies = args.policies.empty() ? default_policies(model, args.prompt_tokens) : args.policies;
-  nlohmann::json rows = nlohmann::json::array();
-  for (const std::string& policy : policies) {
+json bench_rows(const LoadedModel& model, const BenchArgs& args, const std::vector<BenchCase>& cases,
+                const JobContext& context, json facts, const std::function<json(const BenchCase& one)>& bench_case,
+                std::string (*row_text)(const json& row)) {
+  json rows = json::array();
+  for (const BenchCase& one : cases) {
     if (context.progress) {
-      context.progress("bench", static_cast<double>(rows.size()), static_cast<double>(policies.size()), policy);
+      context.progress("bench", static_cast<double>(rows.size()), static_cast<double>(cases.size()), one.policy);
     }
-    nlohmann::json row = bench_policy(policy);
+    json row = is_cancelled(context) ? json() : bench_case(one);
     if (row.is_null()) return {{"status", "cancelled"}, {"rows", rows}};
     if (context.row) context.row(row_text(row), row);
     rows.push_back(std::move(row));
@@ -117,12 +155,15 @@ nlohmann::json bench_rows(const LoadedModel& model, const BenchArgs& args, const
   return facts;
 }
 
-nlohmann::json bench_job(const nlohmann::json& args_json, JobContext& context) {
+json bench_job(const json& args_json, JobContext& context) {
   const JsonObject args(args_json, "bench");
   const std::string name = args.text_or("name", "decode");
-  if (name == "decode") return decode_bench(args, context);
-  if (name == "prefill") return prefill_bench(args, context);
-  throw Error({.code = ExitCode::usage, .file = "bench", .found = name, .expected = "decode or prefill"});
+  std::string names;
+  for (const NamedBench& bench : kBenches) {
+    if (bench.name == name) return bench.run(args, context);
+    names += (names.empty() ? "" : ", ") + std::string(bench.name);
+  }
+  throw Error({.code = ExitCode::usage, .file = "bench", .found = name, .expected = "one of " + names});
 }
 
 }  // namespace kvscope::engine

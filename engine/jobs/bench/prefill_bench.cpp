@@ -2,9 +2,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/support/error.h"
 #include "engine/jobs/bench/bench.h"
+#include "engine/jobs/bench/bench_check.h"
 #include "engine/jobs/bench/device_rates.h"
+#include "engine/jobs/bench/floors.h"
 
 namespace kvscope::engine {
 namespace {
@@ -23,28 +24,6 @@ struct PrefillArgs : BenchArgs {
       : BenchArgs(args), chunk(static_cast<int>(args.integer_or("chunk", 0, 0, kMaxBenchTokens))) {}
   int chunk;
 };
-
-/// Multiplications and additions of one token in the layers' matrices, twice the number of their weights; norms,
-/// embedding and the vocabulary's matrix are not in it.
-double layer_flops_per_token(const ModelConfig& config) {
-  const double hidden = config.hidden_size, q = static_cast<double>(config.n_heads) * config.head_dim,
-               kv = static_cast<double>(config.n_kv_heads) * config.head_dim;
-  const double weights = hidden * (q + 2 * kv) + q * hidden + 3 * hidden * config.intermediate_size;
-  return 2 * weights * config.n_layers;
-}
-
-/// Floating-point operations of attention when `pairs` (query, key) pairs see each other in one query head:
-/// 4 head_dim for each pair, head and layer.
-double attention_flops(const ModelConfig& config, double pairs) {
-  return 4.0 * config.head_dim * config.n_heads * config.n_layers * pairs;
-}
-
-/// (query, key) pairs of one head that see each other; of a policy without a budget, as if it kept everything.
-double visible_pairs(const PolicySpec& policy, int n) {
-  const int budget = policy.budget_tokens(n);
-  const double full = std::min(n, budget > 0 ? budget : n);
-  return full * (full + 1) / 2 + (n - full) * full;
-}
 
 /// What does not depend on the policy.
 struct Limits {
@@ -121,20 +100,10 @@ json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limit
 json prefill_bench(const JsonObject& args_json, JobContext& context) {
   const PrefillArgs args(args_json);
   const LoadedModel model = load_bench_model(args_json, context, args.prompt_tokens, "streaming");
-  if (args.prompt_tokens > model.config().max_positions) {
-    throw Error({.code = ExitCode::usage,
-                 .file = "--prompt-tokens",
-                 .found = std::to_string(args.prompt_tokens),
-                 .expected = "at most " + std::to_string(model.config().max_positions) + ", the model's context"});
-  }
   const Limits limits = measure_limits(model, args);
   json result = bench_rows(
-      model, args, context, {{"matrix_flops_per_s", limits.matrix_rate}},
-      [&](const std::string& policy) -> json {
-        if (context.cancelled != nullptr && *context.cancelled) return nullptr;
-        return bench_policy(model, args, limits, policy);
-      },
-      prefill_row_text);
+      model, args, bench_cases(model, args), context, {{"matrix_flops_per_s", limits.matrix_rate}},
+      [&](const BenchCase& one) { return bench_policy(model, args, limits, one.policy); }, prefill_row_text);
   if (result["status"] == "complete") result["read_bytes_per_s"] = measure_read_rate(model);
   return result;
 }

@@ -3,9 +3,8 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/core/support/error.h"
 #include "engine/decode/eviction/active_policy.h"
-#include "engine/jobs/bench/bench.h"
+#include "engine/jobs/bench/bench_check.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
 
@@ -65,22 +64,14 @@ double check_prefill(const LoadedModel& model, const RunRequest& request, const 
   Generation run(model, request);
   run.set_recording(false);
   run.prefill({}, options);
-  const at::Tensor found =
-      at::from_blob(const_cast<float*>(run.logits().data()), {model.config().vocab_size}, at::kFloat);
 
   PlainHook hook(model, request.policy, run.n_positions());
   const auto n = static_cast<std::int64_t>(run.ids().size());
   const at::Tensor hidden =
       forward(model.config(), model.weights(), ids_tensor(model.weights(), run.ids().data(), n), 0, hook);
-  const at::Tensor expected = logits_of(model.weights(), hidden.narrow(0, n - 1, 1)).view({-1}).cpu();
-  const double difference = ((found - expected).abs().max() / expected.abs().max()).item<double>();
-  const double allowed = model.weights().dtype == at::kFloat ? 1e-3 : 0.1;
-  if (difference <= allowed) return difference;
-  throw Error({.code = ExitCode::internal,
-               .file = "bench prefill",
-               .where = request.policy.to_string(),
-               .found = "logits that differ from the plain computation by " + std::to_string(difference),
-               .expected = "at most " + std::to_string(allowed) + " of the greatest"});
+  const at::Tensor expected = logits_of(model.weights(), hidden.narrow(0, n - 1, 1)).view({-1}).cpu().contiguous();
+  return check_close(run.logits(), {expected.data_ptr<float>(), run.logits().size()}, model, "prefill",
+                     request.policy.to_string());
 }
 
 }  // namespace kvscope::engine

@@ -1,0 +1,170 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "engine/core/protocol/channel.h"
+#include "engine/core/protocol/events.h"
+#include "engine/core/support/seconds_since.h"
+#include "engine/decode/eviction/active_policy.h"
+#include "engine/decode/run.h"
+#include "engine/jobs/bench/bench.h"
+#include "engine/jobs/bench/bench_check.h"
+#include "engine/jobs/bench/device_rates.h"
+#include "engine/jobs/bench/floors.h"
+
+namespace kvscope::engine {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+struct CaptureArgs : BenchArgs {
+  explicit CaptureArgs(const JsonObject& args)
+      : BenchArgs(args, 512, 3),
+        max_tokens(static_cast<int>(args.integer_or("max_tokens", 64, 1, kMaxBenchTokens))),
+        prompts(static_cast<int>(args.integer_or("prompts", 4, 1, 1 << 16))) {}
+  int max_tokens, prompts;
+};
+
+/// Messages as the server writes them, for a reader that takes everything at once.
+class Nowhere {
+ public:
+  Nowhere() : fd_(::open("/dev/null", O_WRONLY | O_CLOEXEC)), channel_(-1, fd_) {}
+  ~Nowhere() { ::close(fd_); }
+  Nowhere(const Nowhere&) = delete;
+  void write(const json& message) { channel_.write(message); }
+
+ private:
+  int fd_;
+  Channel channel_;
+};
+
+/// Where the seconds of several runs went.
+struct CaptureTimes {
+  double all = 0, prompt = 0, decode = 0, oracle = 0;
+  bool whole = true;
+};
+
+CaptureTimes capture_all(const LoadedModel& model, const CaptureArgs& args, const std::string& policy,
+                         const JobContext& context) {
+  Nowhere client;
+  CaptureTimes times;
+  const auto begin = Clock::now();
+  for (int i = 0; i < args.prompts && times.whole; ++i) {
+    auto mark = Clock::now();  // the teacher reads between a step's facts and its own
+    RunSink sink;
+    sink.hooks.cancelled = [&] { return is_cancelled(context); };
+    sink.started = [&](const RunStarted& started) { client.write(protocol::to_json(started, i)); };
+    sink.step = [&](const StepFacts& facts) {
+      client.write(protocol::to_json(facts, i));
+      mark = Clock::now();
+    };
+    sink.oracle = [&](const OracleFacts& facts) {
+      times.oracle += seconds_since(mark);
+      client.write(protocol::to_json(facts, i));
+    };
+    const RunEnded ended =
+        execute_run(model, bench_request(model, policy, args.prompt_tokens, args.max_tokens, i), sink);
+    client.write(protocol::to_json(ended, i));
+    times.prompt += ended.timings.prefill_s;
+    times.decode += ended.timings.decode_s;
+    times.whole = ended.status == RunStatus::complete;
+  }
+  times.all = seconds_since(begin);
+  return times;
+}
+
+/// Tokens that are alive at the end, over all layers and heads.
+double alive(const RunRecord& run) {
+  double count = 0;
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    for (int head = 0; head < run.model.n_kv_heads; ++head) {
+      const auto& row = run.evict_at.row(layer, head);
+      count += static_cast<double>(std::ranges::count_if(row, [&](std::int32_t at) { return at >= run.n_tokens(); }));
+    }
+  }
+  return count;
+}
+
+std::string capture_row_text(const json& row) {
+  char text[400];
+  const auto share = [&](const char* name) { return 100 * row[name].get<double>(); };
+  std::snprintf(
+      text, sizeof text,
+      "%-46s %d x (%d + %d) tokens: %.3f s (%.3f ... %.3f) = %.1f ms a prompt, %.2f x floors  prompt %.0f %%  "
+      "oracle %.0f %%  decode %.0f %%  rest %.0f %%  error %.1e",
+      row["policy"].get<std::string>().c_str(), row["prompts"].get<int>(), row["prompt_tokens"].get<int>(),
+      row["max_tokens"].get<int>(), row["seconds"]["median"].get<double>(), row["seconds"]["min"].get<double>(),
+      row["seconds"]["max"].get<double>(), row["ms_per_prompt"].get<double>(), row["ratio_to_floor"].get<double>(),
+      share("prompt_share"), share("oracle_share"), share("decode_share"), share("rest_share"),
+      row["check_error"].get<double>());
+  return text;
+}
+
+struct Rates {
+  double read, matrix;
+};
+
+/// Null if cancelled.
+json capture_row(const LoadedModel& model, const CaptureArgs& args, const std::string& text, const Rates& rates,
+                 const JobContext& context) {
+  const RunRequest request = bench_request(model, text, args.prompt_tokens, args.max_tokens);
+  const RunRecord first = record_run(model, request);
+  const double error = check_record(model, first, "capture");
+  forget_peak(model);
+  std::vector<double> seconds;
+  CaptureTimes sum;
+  for (int repeat = 0; repeat < args.repeats; ++repeat) {
+    const CaptureTimes times = capture_all(model, args, text, context);
+    if (!times.whole) return nullptr;
+    seconds.push_back(times.all);
+    sum.all += times.all, sum.prompt += times.prompt, sum.decode += times.decode, sum.oracle += times.oracle;
+  }
+  const int n = args.prompt_tokens + args.max_tokens;
+  const int window = first.policy.geometry(n).window;
+  const bool looks_ahead = policy_of(first.policy).plan(first.policy, {}).source == ScoreSource::future;
+  const TokenScorer* scorer = looks_ahead ? nullptr : ActivePolicy(first.policy, n, model).scorer();
+  const double prompt_s = prompt_flops(model.config(), first.policy, args.prompt_tokens) / rates.matrix,
+               oracle_s = (prompt_flops(model.config(), PolicySpec::parse("full"), n) +
+                           transposed_flops(model.config(), n, window)) /
+                          rates.matrix,
+               step_s = bytes_per_step(model, kept_bytes(model, alive(first)), scorer, 1) / rates.read;
+  const double floor = args.prompts * (prompt_s + oracle_s + args.max_tokens * step_s);
+  const Spread spread = spread_of(seconds);
+  return {{"policy", first.policy.to_string()},
+          {"prompts", args.prompts},
+          {"prompt_tokens", args.prompt_tokens},
+          {"max_tokens", args.max_tokens},
+          {"check_error", error},
+          {"seconds", to_json(spread)},
+          {"ms_per_prompt", spread.median / args.prompts * 1e3},
+          {"decode_tokens_per_s", args.prompts * args.max_tokens / spread.median},
+          {"prompt_share", sum.prompt / sum.all},
+          {"oracle_share", sum.oracle / sum.all},
+          {"decode_share", sum.decode / sum.all},
+          {"rest_share", 1 - (sum.prompt + sum.oracle + sum.decode) / sum.all},
+          {"prompt_floor_s", args.prompts * prompt_s},
+          {"oracle_floor_s", args.prompts * oracle_s},
+          {"decode_floor_s", args.prompts * args.max_tokens * step_s},
+          {"floor_s", floor},
+          {"ratio_to_floor", spread.median / floor},
+          {"peak_bytes", peak_bytes(model)}};
+}
+
+}  // namespace
+
+json capture_bench(const JsonObject& args_json, JobContext& context) {
+  const CaptureArgs args(args_json);
+  const std::string kvpop = "kvpop:window=" + std::to_string(std::clamp(args.prompt_tokens / 8, 1, 256));
+  const LoadedModel model = load_bench_model(args_json, context, args.prompt_tokens + args.max_tokens, kvpop.c_str());
+  const Rates rates{measure_read_rate(model), measure_matrix_rate(model)};
+  return bench_rows(
+      model, args, bench_cases(model, args), context,
+      {{"read_bytes_per_s", rates.read}, {"matrix_flops_per_s", rates.matrix}},
+      [&](const BenchCase& one) { return capture_row(model, args, one.policy, rates, context); }, capture_row_text);
+}
+
+}  // namespace kvscope::engine

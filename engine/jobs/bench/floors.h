@@ -1,0 +1,35 @@
+#pragma once
+// The least that a device must read or compute: what the times of benchmarks are divided by.
+
+#include "engine/decode/eviction/slot_cache.h"
+#include "engine/scorer/loaded_model.h"
+
+namespace kvscope::engine {
+
+/// Bytes that one step must read: every weight but the embedding's other rows, and `cache_bytes` for each of `batch`
+/// sequences; with a scorer also its weights once, and twice each sequence's memory of it.
+double bytes_per_step(const LoadedModel& model, double cache_bytes, const TokenScorer* scorer, int batch);
+
+/// Bytes of the kept keys and values.
+double kept_bytes(const LoadedModel& model, const SlotCache& cache);
+/// The same of `tokens` kept tokens, counted over all layers and heads.
+double kept_bytes(const LoadedModel& model, double tokens);
+
+/// Multiplications and additions of one token in the layers' matrices, twice the number of their weights; norms,
+/// embedding and the vocabulary's matrix are not in it.
+double layer_flops_per_token(const ModelConfig& config);
+
+/// Floating-point operations of attention when `pairs` (query, key) pairs see each other in one query head:
+/// 4 head_dim for each pair, head and layer.
+double attention_flops(const ModelConfig& config, double pairs);
+
+/// (query, key) pairs of one head that see each other; of a policy without a budget, as if it kept everything.
+double visible_pairs(const PolicySpec& policy, int n);
+
+/// A prompt of n tokens: its products and its attention.
+double prompt_flops(const ModelConfig& config, const PolicySpec& policy, int n);
+
+/// The oracle's second look at n tokens: one product of query and key for each pair with the query behind the window.
+double transposed_flops(const ModelConfig& config, int n, int window);
+
+}  // namespace kvscope::engine

@@ -1,0 +1,179 @@
+// The benchmarks: what each compares with its definition, and its rows on a small random model.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/support/error.h"
+#include "engine/jobs/bench/bench_check.h"
+#include "engine/jobs/bench/decode_rows.h"
+#include "tests/engine/small_model.h"
+#include "tests/support/torch_catch.h"  // before LibTorch
+
+namespace kvscope::engine {
+namespace {
+
+using nlohmann::json;
+
+json bench(const std::string& name, json args) {
+  args.update({{"name", name}, {"shape", "kvscope-tiny"}, {"device", "cpu"}, {"dtype", "float32"}, {"repeats", 1}});
+  JobContext context;
+  return bench_job(args, context);
+}
+
+/// What every row must have.
+void check_rows(const json& result, std::size_t n) {
+  CHECK(result.at("status") == "complete");
+  REQUIRE(result.at("rows").size() == n);
+  for (const json& row : result.at("rows")) {
+    INFO(row.dump());
+    CHECK(row.at("check_error").get<double>() < 1e-3);
+    CHECK(row.at("ratio_to_floor").get<double>() > 0.1);
+    CHECK(row.at(row.contains("floor_ms") ? "floor_ms" : "floor_s").get<double>() > 0);
+  }
+}
+
+TEST_CASE("a benchmark's result that differs from its definition is an error, and so is a missing number",
+          "[engine][bench]") {
+  const LoadedModel model = test::small_model();
+  const std::vector<float> expected{1, -4, 2};
+  std::vector<float> found = expected;
+  const auto check = [&] { return check_close(found, expected, model, "decode", "full"); };
+  CHECK(check() == 0);
+  found[0] += 0.002F;
+  CHECK(std::abs(check() - 0.0005) < 1e-6);
+  found[0] += 0.1F;
+  CHECK_THROWS_AS(check(), Error);
+  found[0] = NAN;
+  CHECK_THROWS_AS(check(), Error);
+  found = {1, -4};
+  CHECK_THROWS_AS(check(), Error);
+}
+
+TEST_CASE("a benchmark's record is checked by one pass under its lifetimes, and a damaged record is an error",
+          "[engine][bench]") {
+  const LoadedModel model = test::small_model();
+  const std::string policy =
+      GENERATE("full", "streaming:sinks=4,window=16", "kvpop:budget=40,sinks=4,window=16", "tova:budget=40",
+               "snapkv:budget=40,window=8", "random:admit=0.25,sinks=4,window=16");
+  CAPTURE(policy);
+  RunRecord record = record_run(model, test::request(test::some_ids(100), policy, 8));
+  CHECK(check_record(model, record, "capture") < 1e-4);
+  RunRecord evicted = record;
+  for (int token = 0; token < 50; ++token) evicted.evict_at.row(0, 0)[token] = 60;
+  CHECK_THROWS_AS(check_record(model, evicted, "capture"), Error);
+  record.logprobs.back() -= 1;
+  CHECK_THROWS_AS(check_record(model, record, "capture"), Error);
+}
+
+TEST_CASE("the oracle of a benchmark is checked by the whole matrix of probabilities", "[engine][bench]") {
+  const std::vector<std::int32_t> ids = test::some_ids(300);  // more than one chunk of the teacher
+  for (const int window : {1, 16, 299}) CHECK(check_oracle(test::small_model(), ids, window) < 1e-4);
+}
+
+TEST_CASE("steps of a batch are checked by prompts of the same tokens", "[engine][bench]") {
+  const LoadedModel model = test::small_model();
+  for (const char* policy : {"full", "kvpop:budget=40,sinks=4,window=16", "h2o:budget=40,window=8", "quest:read=32",
+                             "oracle:budget=40,window=8"}) {
+    CAPTURE(policy);
+    CHECK(check_steps(model, policy, 100, 3) < 1e-3);
+  }
+}
+
+TEST_CASE("bench batch has a row for each batch", "[engine][bench]") {
+  const json result = bench("batch", {{"prompt_tokens", 40}, {"max_tokens", 2}, {"batch", "1,3"}});
+  check_rows(result, 2);
+  CHECK(result["rows"][0]["batch"] == 1);
+  CHECK(result["rows"][1]["batch"] == 3);
+  CHECK(result["rows"][1]["bytes_per_step"] > result["rows"][0]["bytes_per_step"]);
+  CHECK_THROWS_AS(bench("batch", {{"batch", "1,0"}}), Error);
+  CHECK_THROWS_AS(bench("batch", {{"batch", "1,33"}}), Error);
+  CHECK_THROWS_AS(bench("batch", {{"batch", "8,"}}), Error);
+}
+
+TEST_CASE("bench ragged compares a batch of unequal heads with the full cache", "[engine][bench]") {
+  const json result = bench("ragged", {{"prompt_tokens", 200}, {"max_tokens", 2}, {"batch", 2}});
+  check_rows(result, 2);
+  const json &full = result["rows"][0], &ragged = result["rows"][1];
+  CHECK(full["policy"] == "full");
+  CHECK(full["of_full"] == 1);
+  CHECK(ragged["of_full"].get<double>() > 0);
+  CHECK(ragged["bytes_per_step"] < full["bytes_per_step"]);
+}
+
+TEST_CASE("bench policy measures every policy that needs no gate, and those given", "[engine][bench]") {
+  const json result =
+      bench("policy", {{"prompt_tokens", 96}, {"max_tokens", 1}, {"policy", {"streaming:sinks=1,window=9"}}});
+  const json& rows = result.at("rows");
+  check_rows(result, rows.size());
+  CHECK(rows[0]["policy"] == "full");
+  for (const char* name : {"streaming:sinks=1,window=9", "tova", "h2o", "snapkv", "expected-attention", "quest",
+                           "random", "oracle", "kvpop"}) {
+    CAPTURE(name);
+    CHECK(std::ranges::any_of(rows, [&](const json& row) {
+      return row["policy"].get<std::string>().starts_with(name) && row["of_full"].get<double>() > 0;
+    }));
+  }
+}
+
+TEST_CASE("bench oracle tells the transposed pass from the whole", "[engine][bench]") {
+  const json result = bench("oracle", {{"prompt_tokens", 300}, {"policy", {"streaming:window=32"}}});
+  check_rows(result, 1);
+  const json& row = result["rows"][0];
+  CHECK(row["window"] == 32);
+  CHECK(row["transposed_flops"].get<double>() < row["flops"].get<double>());
+  // 6 layers of 8 heads of 64; queries 32 ... 299 of key 0, 33 ... 299 of key 1, ...
+  CHECK(row["transposed_flops"].get<double>() == 6 * 8 * 2 * 64 * (268.0 * 269 / 2));
+}
+
+TEST_CASE("bench capture shares its seconds among prompt, oracle, decoding and the rest", "[engine][bench]") {
+  const json result = bench("capture", {{"prompt_tokens", 100}, {"max_tokens", 4}, {"prompts", 2}});
+  check_rows(result, 2);  // the full cache, and KVpop
+  for (const json& row : result["rows"]) {
+    double sum = 0;
+    for (const char* part : {"prompt_share", "oracle_share", "decode_share", "rest_share"}) {
+      CHECK(row[part].get<double>() > 0);
+      sum += row[part].get<double>();
+    }
+    CHECK(std::abs(sum - 1) < 1e-9);
+    CHECK(row["prompts"] == 2);
+  }
+}
+
+TEST_CASE("bench score scores a text under policies that act after every token", "[engine][bench]") {
+  const json result = bench("score", {{"prompt_tokens", 80}});
+  check_rows(result, 6);
+  for (const json& row : result["rows"]) CHECK(row["nll"].get<double>() > 0);
+  CHECK_THROWS_AS(bench("score", {{"policy", {"quest:read=32"}}, {"prompt_tokens", 80}}), Error);
+}
+
+TEST_CASE("bench takes several policies in one process", "[engine][bench]") {
+  const json policies = {"full", "streaming:sinks=2,window=20"};
+  check_rows(bench("decode", {{"prompt_tokens", 40}, {"max_tokens", 2}, {"policy", policies}}), 2);
+  check_rows(bench("prefill", {{"prompt_tokens", 64}, {"policy", policies}}), 2);
+}
+
+TEST_CASE("bench scoreboard without a GPU measures small rows and names the others with their commands",
+          "[engine][bench]") {
+  JobContext context;
+  int rows = 0;
+  context.row = [&](const std::string&, const json&) { ++rows; };
+  const json result = bench_job({{"name", "scoreboard"}, {"device", "cpu"}}, context);
+  CHECK(result.at("status") == "complete");
+  CHECK(static_cast<std::size_t>(rows) == result.at("rows").size());
+  CHECK(rows >= 8);
+  for (const json& row : result.at("rows")) {
+    CHECK(row.at("measured_ms").get<double>() > 0);
+    CHECK(row.at("floor_ms").get<double>() > 0);
+  }
+  REQUIRE(result.at("missing").size() > 20);
+  CHECK(result.at("missing")[0] ==
+        json{{"row", "decode qwen3-8b, 1024 tokens, full"},
+             {"reason", "no GPU"},
+             {"command",
+              "kvscope bench decode --shape qwen3-8b --prompt-tokens 1024 --max-tokens 64 --repeats 5 --policy full "
+              "--device cuda"}});
+  CHECK_THROWS_AS(bench("scoreboard", {}), Error);  // a shape is given
+}
+
+}  // namespace
+}  // namespace kvscope::engine
