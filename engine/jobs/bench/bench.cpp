@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::engine {
@@ -43,11 +44,12 @@ ModelConfig config_of(const Shape& shape) {
   return config;
 }
 
-/// The delay of a scorer that these policies could use.
+/// The delay of a scorer with a memory that these policies could use.
 int scorer_window(const std::vector<std::string>& policies, const char* default_policy, int n_positions) {
   PolicySpec spec = PolicySpec::parse(default_policy);
   for (const std::string& text : policies) {
-    if (const PolicySpec given = PolicySpec::parse(text); given.name == "kvpop") {
+    const PolicySpec given = PolicySpec::parse(text);
+    if (std::ranges::count(policy_of(given).info.gates, "kvpop_mlstm") > 0) {
       spec = given;
       break;
     }
