@@ -1,7 +1,6 @@
 #include "app/cli/bench_peers.h"
 
-#include <cstdlib>
-
+#include "app/support/python.h"
 #include "engine/core/support/child_process.h"
 #include "engine/core/support/error.h"
 
@@ -19,11 +18,10 @@ std::span<const Peer> bench_peers() {
 }
 
 bool is_importable(const std::string& module) {
-  const char* chosen = std::getenv("KVSCOPE_PYTHON");
-  const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
   try {
     ChildProcess child = ChildProcess::start(
-        {python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)", module});
+        {python_program(), "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)",
+         module});
     return child.wait(std::chrono::seconds(20)) == 0;
   } catch (const Error&) {
     return false;

@@ -14,14 +14,18 @@ std::string variable(const char* name) {
 
 }  // namespace
 
+std::string python_program() {
+  const std::string chosen = variable("KVSCOPE_PYTHON");
+  return chosen.empty() ? "python3" : chosen;
+}
+
 std::vector<std::string> python_argv(const std::string& module, const std::vector<std::string>& arguments) {
   std::vector<std::string> argv;
   if (std::string path = shipped_folder("engine/python"); !path.empty()) {
     if (const std::string more = variable("PYTHONPATH"); !more.empty()) path += ":" + more;
     argv = {"/usr/bin/env", "PYTHONPATH=" + path};
   }
-  const std::string python = variable("KVSCOPE_PYTHON");
-  argv.insert(argv.end(), {python.empty() ? "python3" : python, "-m", module});
+  argv.insert(argv.end(), {python_program(), "-m", module});
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   return argv;
 }

@@ -6,6 +6,9 @@
 
 namespace kvscope::app {
 
+/// $KVSCOPE_PYTHON or python3.
+std::string python_program();
+
 /// `python -m MODULE ARGUMENTS`: $KVSCOPE_PYTHON or python3, with the package `kvscope` that came with this program, else
 /// the one that is installed there.
 std::vector<std::string> python_argv(const std::string& module, const std::vector<std::string>& arguments = {});

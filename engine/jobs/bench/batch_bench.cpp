@@ -41,8 +41,8 @@ json batch_bench(const JsonObject& args_json, JobContext& context) {
   const std::vector<int> batches = batches_of(args_json, {1, 2, 4, 8, 16, 32});
   const LoadedModel model = load_bench_model(args_json, context, args.n_positions(), "kvpop:window=256");
   std::vector<BenchCase> cases;
-  for (const std::string& policy : args.policies.empty() ? std::vector<std::string>{"full"} : args.policies) {
-    for (const int batch : batches) cases.push_back({policy, batch});
+  for (const BenchCase& one : bench_cases(args, {"full"})) {
+    for (const int batch : batches) cases.push_back({one.policy, batch});
   }
   return decode_rows(model, args, cases, false, context);
 }
@@ -52,11 +52,11 @@ json ragged_bench(const JsonObject& args_json, JobContext& context) {
   const std::vector<int> batches = batches_of(args_json, {kUsualBatch});
   const LoadedModel model = load_bench_model(args_json, context, args.n_positions(), "kvpop:window=256");
   const int window = std::clamp(args.prompt_tokens / 16, 1, 256);
-  const std::vector<std::string> quarter{"random:admit=0.25,sinks=4,window=" + std::to_string(window)};
+  const std::string quarter = "random:admit=0.25,sinks=4,window=" + std::to_string(window);
   std::vector<BenchCase> cases;
   for (const int batch : batches) {
     cases.push_back({"full", batch});
-    for (const std::string& policy : args.policies.empty() ? quarter : args.policies) cases.push_back({policy, batch});
+    for (const BenchCase& one : bench_cases(args, {quarter}, batch)) cases.push_back(one);
   }
   return decode_rows(model, args, cases, true, context);
 }

@@ -126,12 +126,9 @@ std::vector<std::string> default_policies(const LoadedModel& model, int prompt_t
 
 bool is_cancelled(const JobContext& context) { return context.cancelled != nullptr && *context.cancelled; }
 
-std::vector<BenchCase> bench_cases(const LoadedModel& model, const BenchArgs& args, int batch) {
+std::vector<BenchCase> bench_cases(const BenchArgs& args, const std::vector<std::string>& usual, int batch) {
   std::vector<BenchCase> cases;
-  for (const std::string& policy :
-       args.policies.empty() ? default_policies(model, args.prompt_tokens) : args.policies) {
-    cases.push_back({policy, batch});
-  }
+  for (const std::string& policy : args.policies.empty() ? usual : args.policies) cases.push_back({policy, batch});
   return cases;
 }
 

@@ -97,8 +97,8 @@ struct BenchCase {
   std::string policy;
   int batch = 1;
 };
-/// One for each policy given, or by default.
-std::vector<BenchCase> bench_cases(const LoadedModel& model, const BenchArgs& args, int batch = 1);
+/// One for each policy given, or for each of the `usual` ones.
+std::vector<BenchCase> bench_cases(const BenchArgs& args, const std::vector<std::string>& usual, int batch = 1);
 
 /// One row per case. `bench_case` returns null if cancelled. Returns `facts` with "status", the model's name, device and
 /// dtype, "repeats" and "rows"; if cancelled, status and rows alone.

@@ -8,7 +8,6 @@
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/seconds_since.h"
-#include "engine/decode/eviction/active_policy.h"
 #include "engine/decode/run.h"
 #include "engine/jobs/bench/bench.h"
 #include "engine/jobs/bench/bench_check.h"
@@ -125,8 +124,7 @@ json capture_row(const LoadedModel& model, const CaptureArgs& args, const std::s
   }
   const int n = args.prompt_tokens + args.max_tokens;
   const int window = first.policy.geometry(n).window;
-  const bool looks_ahead = policy_of(first.policy).plan(first.policy, {}).source == ScoreSource::future;
-  const TokenScorer* scorer = looks_ahead ? nullptr : ActivePolicy(first.policy, n, model).scorer();
+  const TokenScorer* scorer = scorer_of_steps(model, first.policy, n);
   const double prompt_s = prompt_flops(model.config(), first.policy, args.prompt_tokens) / rates.matrix,
                oracle_s = (prompt_flops(model.config(), PolicySpec::parse("full"), n) +
                            transposed_flops(model.config(), n, window)) /
@@ -162,7 +160,7 @@ json capture_bench(const JsonObject& args_json, JobContext& context) {
   const LoadedModel model = load_bench_model(args_json, context, args.prompt_tokens + args.max_tokens, kvpop.c_str());
   const Rates rates{measure_read_rate(model), measure_matrix_rate(model)};
   return bench_rows(
-      model, args, bench_cases(model, args), context,
+      model, args, bench_cases(args, default_policies(model, args.prompt_tokens)), context,
       {{"read_bytes_per_s", rates.read}, {"matrix_flops_per_s", rates.matrix}},
       [&](const BenchCase& one) { return capture_row(model, args, one.policy, rates, context); }, capture_row_text);
 }

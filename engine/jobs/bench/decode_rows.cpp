@@ -5,12 +5,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "engine/decode/eviction/active_policy.h"
 #include "engine/decode/eviction/slot_cache.h"
 #include "engine/decode/generation_batch.h"
 #include "engine/jobs/bench/bench_check.h"
 #include "engine/jobs/bench/device_rates.h"
 #include "engine/jobs/bench/floors.h"
+#include "engine/model/weights.h"
 
 namespace kvscope::engine {
 namespace {
@@ -83,9 +83,7 @@ json decode_row(const LoadedModel& model, const DecodeArgs& args, double read_ra
     recorded.push_back(recorded_s * 1e3);
   }
   const Spread ms = spread_of(plain), recorded_ms = spread_of(recorded);
-  // What looks ahead has read its scores before the first step.
-  const bool looks_ahead = policy_of(policy).plan(policy, {}).source == ScoreSource::future;
-  const TokenScorer* scorer = looks_ahead ? nullptr : ActivePolicy(policy, args.prompt_tokens, model).scorer();
+  const TokenScorer* scorer = scorer_of_steps(model, policy, args.prompt_tokens);
   const double bytes = bytes_per_step(model, kept_bytes_of(model, runs) / one.batch, scorer, one.batch);
   std::vector<double> ratios;
   for (std::size_t i = 0; i < plain.size(); ++i) ratios.push_back(plain[i] * rates[i] / bytes / 1e3);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/decode/eviction/active_policy.h"
 #include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {
@@ -17,6 +18,11 @@ double bytes_per_step(const LoadedModel& model, double cache_bytes, const TokenS
   if (!config.tie_word_embeddings) elements -= static_cast<double>(config.vocab_size) * config.hidden_size;
   const double scoring = scorer != nullptr ? scorer->weight_bytes() + 2.0 * batch * scorer->memory_bytes() : 0;
   return elements * bytes_per_element(model) + batch * cache_bytes + scoring;
+}
+
+const TokenScorer* scorer_of_steps(const LoadedModel& model, const PolicySpec& policy, int n) {
+  const bool looks_ahead = policy_of(policy).plan(policy, {}).source == ScoreSource::future;
+  return looks_ahead ? nullptr : ActivePolicy(policy, n, model).scorer();
 }
 
 double kept_bytes(const LoadedModel& model, const SlotCache& cache) {

@@ -10,6 +10,10 @@ namespace kvscope::engine {
 /// sequences; with a scorer also its weights once, and twice each sequence's memory of it.
 double bytes_per_step(const LoadedModel& model, double cache_bytes, const TokenScorer* scorer, int batch);
 
+/// The scorer that a policy's steps read, in a run of n positions; null for none, and for a policy that looks ahead: it has
+/// read its scores before the first step. Belongs to the model.
+const TokenScorer* scorer_of_steps(const LoadedModel& model, const PolicySpec& policy, int n);
+
 /// Bytes of the kept keys and values.
 double kept_bytes(const LoadedModel& model, const SlotCache& cache);
 /// The same of `tokens` kept tokens, counted over all layers and heads.

@@ -57,11 +57,8 @@ json oracle_bench(const JsonObject& args_json, JobContext& context) {
   const double rate = measure_matrix_rate(model);
   const int n = args.prompt_tokens;
   const std::string usual = "streaming:window=" + std::to_string(std::clamp(n / 4, 1, 256));
-  std::vector<BenchCase> cases;
-  for (const std::string& policy : args.policies.empty() ? std::vector{usual} : args.policies)
-    cases.push_back({policy});
   return bench_rows(
-      model, args, cases, context, {{"matrix_flops_per_s", rate}},
+      model, args, bench_cases(args, {usual}), context, {{"matrix_flops_per_s", rate}},
       [&](const BenchCase& one) -> json {
         const int window = PolicySpec::parse(one.policy).geometry(n).window;
         const std::vector<std::int32_t> ids = bench_request(model, one.policy, n, 0).prompt_ids;

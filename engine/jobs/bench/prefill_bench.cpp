@@ -102,7 +102,8 @@ json prefill_bench(const JsonObject& args_json, JobContext& context) {
   const LoadedModel model = load_bench_model(args_json, context, args.prompt_tokens, "streaming");
   const Limits limits = measure_limits(model, args);
   json result = bench_rows(
-      model, args, bench_cases(model, args), context, {{"matrix_flops_per_s", limits.matrix_rate}},
+      model, args, bench_cases(args, default_policies(model, args.prompt_tokens)), context,
+      {{"matrix_flops_per_s", limits.matrix_rate}},
       [&](const BenchCase& one) { return bench_policy(model, args, limits, one.policy); }, prefill_row_text);
   if (result["status"] == "complete") result["read_bytes_per_s"] = measure_read_rate(model);
   return result;

@@ -90,11 +90,8 @@ json score_bench(const JsonObject& args_json, JobContext& context) {
   const std::string kvpop = "kvpop:window=" + std::to_string(std::clamp(n / 16, 1, 256));
   const LoadedModel model = load_bench_model(args_json, context, n, kvpop.c_str());
   const double rate = measure_matrix_rate(model);
-  std::vector<BenchCase> cases;
-  for (const std::string& policy : args.policies.empty() ? scored_policies(model, n) : args.policies)
-    cases.push_back({policy});
   return bench_rows(
-      model, args, cases, context, {{"matrix_flops_per_s", rate}},
+      model, args, bench_cases(args, scored_policies(model, n)), context, {{"matrix_flops_per_s", rate}},
       [&](const BenchCase& one) -> json {
         try {
           return score_row(model, args, one, chunk, rate, context);
