@@ -22,9 +22,7 @@ void check_scorer(const ArgumentCheck& check, const AdmitStepArgs& args) {
   check.pointers({{"scorer.queries", scorer.queries}, {"scorer.direct", scorer.direct}});
 }
 
-}  // namespace
-
-void admit_step(const AdmitStepArgs& args, Place place) {
+void check_args(const AdmitStepArgs& args) {
   const ArgumentCheck check("admit_step");
   check.pools(args.cache);
   check.heads(args.n_heads, args.cache.n_kv_heads);
@@ -38,7 +36,10 @@ void admit_step(const AdmitStepArgs& args, Place place) {
   } else if (is_scored(args.policy.rule) || args.score_ring) {
     check.pointer("score", args.score);
   }
-  KVSCOPE_RUN(admit_step, args, place);
 }
+
+}  // namespace
+
+KVSCOPE_RUN_ROWS(admit_step, AdmitStepArgs);
 
 }  // namespace kvscope::kernels

@@ -5,16 +5,22 @@
 #include "kernels/cuda/mlstm_scorer.cuh"
 #include "kernels/cuda/norm_rotate.cuh"
 #include "kernels/cuda/retain.cuh"
+#include "kernels/cuda/rows.cuh"
 #include "kernels/rule/score_ring.h"
 
-// One block a KV head does everything between the QKV product and attention. A launch for each part would cost more
-// than the parts: 2 us each, six of them, in each of 36 layers.
+// One block a row and KV head does everything between the QKV product and attention, or a cluster where it runs the scorer
+// too. A launch for each part would cost more than the parts: 2 us each, six of them, in each of 36 layers.
 
 namespace kvscope::kernels {
 namespace {
 
-constexpr int kScorerThreads = 1024;  // the scorer reads 330 kB a head: it needs many requests in flight
-constexpr int kPlainThreads = 256;
+constexpr int kClusterBlocks = 8;  // of a KV head with the scorer
+
+/// Threads of a block of a kernel with kScorerBlocks blocks a KV head for the scorer, 0: no scorer.
+template <int kScorerBlocks>
+constexpr int kThreadsOf = kScorerBlocks == 0   ? 256
+                           : kScorerBlocks == 1 ? 1024
+                                                : 512;
 
 /// row[channel] = 0, by one warp; nothing for channel -1.
 __device__ inline void clear_channel(float* row, int channel) {
@@ -23,25 +29,30 @@ __device__ inline void clear_channel(float* row, int channel) {
   __syncwarp();
 }
 
-template <typename T, int kHeadDim, int kThreads>
-__global__ void __launch_bounds__(kThreads, 1) admit_step_kernel(AdmitStepArgs args) {
-  constexpr bool kHasScorer = kThreads == kScorerThreads;
-  constexpr int kWarps = kThreads / 32;
+template <typename T, int kHeadDim, int kScorerBlocks, int kRows>
+__global__ void __launch_bounds__(kThreadsOf<kScorerBlocks>, 1)
+    admit_step_kernel(const __grid_constant__ RowArgs<AdmitStepArgs, kRows> rows_of_launch) {
+  const AdmitStepArgs& args = rows_of_launch.of(blockIdx.y);
+  constexpr bool kHasScorer = kScorerBlocks > 0;
+  constexpr int kBlocks = kHasScorer ? kScorerBlocks : 1;
+  constexpr int kThreads = kThreadsOf<kScorerBlocks>, kWarps = kThreads / 32;
   __shared__ float rows[kWarps][kHeadDim];
-  __shared__ MlstmShared<kHeadDim, kThreads> scorer;
+  __shared__ MlstmShared<kHeadDim, kThreads, kBlocks> scorer;
   __shared__ Scan of_warp[kWarps];
   __shared__ std::int32_t shared_slot;
-  const int head = blockIdx.x;
+  const int head = blockIdx.x / kBlocks, rank = blockIdx.x % kBlocks;
   const int group = args.n_heads / args.cache.n_kv_heads;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   let_next_start();
-  if constexpr (kHasScorer) prefetch_mlstm<kHeadDim, kThreads>(args.scorer, head);
+  if constexpr (kHasScorer) Meeting(kBlocks).arrive();
+  if constexpr (kHasScorer) prefetch_mlstm<kHeadDim, kThreads, kBlocks>(args.scorer, head, rank);
   wait_for_previous();
 
   const std::int32_t position = *args.position;
   const auto* qkv = static_cast<const T*>(args.qkv);
-  for (int i = warp; i <= group; i += kWarps) {  // the group's queries, then the key
+  // The group's queries, then the key; of these the scorer's other blocks need the key alone.
+  for (int i = rank == 0 ? warp : warp + group; i <= group; i += kWarps) {
     const bool is_key = i == group;
     const int row = is_key ? args.n_heads + head : head * group + i;
     norm_row<T, kHeadDim>(qkv + static_cast<long long>(row) * kHeadDim,
@@ -65,7 +76,8 @@ __global__ void __launch_bounds__(kThreads, 1) admit_step_kernel(AdmitStepArgs a
 
   float score = args.score && !kHasScorer ? args.score[head] : 0.0f;
   if constexpr (kHasScorer) {
-    score = mlstm_score<kHeadDim, kThreads>(args.scorer, head, position, scorer);
+    score = mlstm_score<kHeadDim, kThreads, kBlocks>(args.scorer, head, rank, position, scorer);
+    if (rank != 0) return;
     if (threadIdx.x == 0 && args.score) args.score[head] = score;
   }
   if (args.score_ring && threadIdx.x == 0) {  // the one that decides
@@ -86,18 +98,33 @@ __global__ void __launch_bounds__(kThreads, 1) admit_step_kernel(AdmitStepArgs a
   static_cast<T*>(args.cache.v_pool)[at] = value[threadIdx.x];
 }
 
+/// Blocks of a KV head for the scorer.
+int scorer_blocks(const AdmitStepArgs& args) {
+  if (args.scorer.project == nullptr) return 0;
+  return device_traits().has_dependent_launch ? kClusterBlocks : 1;
+}
+
+template <typename T, int kHeadDim, int kRows>
+void launch(const RowArgs<AdmitStepArgs, kRows>& rows, unsigned n, Stream stream) {
+  const dim3 grid(rows.row[0].cache.n_kv_heads, n);
+  switch (scorer_blocks(rows.row[0])) {
+    case 0:
+      return launch_dependent(admit_step_kernel<T, kHeadDim, 0, kRows>, grid, kThreadsOf<0>, 0, stream, rows);
+    case 1:
+      return launch_dependent(admit_step_kernel<T, kHeadDim, 1, kRows>, grid, kThreadsOf<1>, 0, stream, rows);
+    default:
+      launch_dependent_clusters(admit_step_kernel<T, kHeadDim, kClusterBlocks, kRows>, grid, kClusterBlocks,
+                                kThreadsOf<kClusterBlocks>, 0, stream, rows);
+  }
+}
+
 }  // namespace
 
-void cuda::admit_step(const AdmitStepArgs& args, Stream stream) {
-  dispatch_dtype(args.cache.dtype, [&]<typename T>() {
-    dispatch_head_dim("admit_step", args.cache.head_dim, [&]<int kHeadDim>() {
-      if (args.scorer.project) {
-        launch_dependent(admit_step_kernel<T, kHeadDim, kScorerThreads>, dim3(args.cache.n_kv_heads), kScorerThreads, 0,
-                         stream, args);
-      } else {
-        launch_dependent(admit_step_kernel<T, kHeadDim, kPlainThreads>, dim3(args.cache.n_kv_heads), kPlainThreads, 0,
-                         stream, args);
-      }
+void cuda::admit_step(std::span<const AdmitStepArgs> rows, Stream stream) {
+  dispatch_dtype(rows.front().cache.dtype, [&]<typename T>() {
+    dispatch_head_dim("admit_step", rows.front().cache.head_dim, [&]<int kHeadDim>() {
+      launch_rows(rows, scorer_blocks,
+                  [&](const auto& launched, unsigned n) { launch<T, kHeadDim>(launched, n, stream); });
     });
   });
 }

@@ -63,6 +63,6 @@ struct AdmitStepArgs {
 };
 
 /// The reference is those of the operations above, one after the other.
-KVSCOPE_OPERATION(admit_step, AdmitStepArgs);
+KVSCOPE_OPERATION_OF_ROWS(admit_step, AdmitStepArgs);
 
 }  // namespace kvscope::kernels

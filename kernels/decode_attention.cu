@@ -6,6 +6,7 @@
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/score_variant.cuh"
 #include "kernels/cuda/softmax_state.cuh"
 #include "kernels/decode_attention.h"
@@ -29,7 +30,7 @@ struct SplitParams {
   DecodeAttentionArgs args;
   int group_size;  // n_heads / n_kv_heads
   int n_parts;     // blocks (in y) that share a group
-  int n_splits;    // gridDim.x
+  int n_splits;    // gridDim.x is the most that a row has
   float* partial;  // in scratch, after the counters of the other kernel
 };
 
@@ -161,9 +162,11 @@ __device__ __forceinline__ void write_sums(const SplitParams& p, int first_head,
   }
 }
 
-// One block per (split, KV head and part of its group).
-template <typename T, int kHeadDim, class Scores>
-__global__ void __launch_bounds__(kThreads) decode_split_kernel(SplitParams p, Scores scores) {
+// One block per (split, KV head and part of its group, row).
+template <typename T, int kHeadDim, class Scores, int kRows>
+__global__ void __launch_bounds__(kThreads)
+    decode_split_kernel(const __grid_constant__ RowArgs<SplitParams, kRows> rows_of_launch, Scores scores) {
+  const SplitParams& p = rows_of_launch.of(blockIdx.z);
   __shared__ SplitShared<T, kHeadDim> shared;
   const SlotCacheView& cache = p.args.cache;
   const int thread = threadIdx.x;
@@ -174,7 +177,7 @@ __global__ void __launch_bounds__(kThreads) decode_split_kernel(SplitParams p, S
   const int n_slots = cache.n_slots[kv_head];
   const int n_tiles = (n_slots + kTile - 1) / kTile;
   // Split 0 goes on without tiles where it alone answers for the head.
-  if (static_cast<int>(blockIdx.x) >= n_tiles && p.n_splits > 1) return;
+  if (static_cast<int>(blockIdx.x) >= (p.n_splits > 1 ? min(n_tiles, p.n_splits) : 1)) return;
 
   for (int i = thread; i < kMaxGroup * kHeadDim; i += kThreads) {
     const int g = i / kHeadDim;
@@ -202,9 +205,11 @@ __global__ void __launch_bounds__(kThreads) decode_split_kernel(SplitParams p, S
   write_sums<T, kHeadDim, Scores>(p, first_head, n_group, o, shared);
 }
 
-// One block per query head, one thread per feature.
-template <typename T, int kHeadDim, class Scores>
-__global__ void merge_splits_kernel(SplitParams p) {
+// One block per query head and row, one thread per feature.
+template <typename T, int kHeadDim, class Scores, int kRows>
+__global__ void merge_splits_kernel(const __grid_constant__ RowArgs<SplitParams, kRows> rows_of_launch) {
+  const SplitParams& p = rows_of_launch.of(blockIdx.y);
+  if (p.n_splits == 1) return;  // what it has is written
   const int head = blockIdx.x;
   const int feature = threadIdx.x;
   const int n_tiles = (p.args.cache.n_slots[head / p.group_size] + kTile - 1) / kTile;
@@ -222,7 +227,7 @@ __global__ void merge_splits_kernel(SplitParams p) {
   write_result<T, Scores>(p.args, head, feature, kHeadDim, o, state);
 }
 
-void launch_mma(const DecodeAttentionArgs& args, Stream stream) {
+mma_split::Params mma_params(const DecodeAttentionArgs& args) {
   mma_split::Params p = {.args = args};
   p.group_size = args.n_heads / args.cache.n_kv_heads;
   p.n_parts = (p.group_size + mma_split::kHeads - 1) / mma_split::kHeads;
@@ -233,41 +238,77 @@ void launch_mma(const DecodeAttentionArgs& args, Stream stream) {
   p.counter = reinterpret_cast<unsigned*>(args.scratch);
   p.partial = args.scratch + decode_counter_floats(args.n_heads);
   p.softmax = p.partial + static_cast<std::int64_t>(args.n_heads) * p.n_splits * args.cache.head_dim;
-  dispatch_head_dim("decode_attention", args.cache.head_dim, [&]<int kHeadDim>() {
-    dispatch_scores(args.scale, args.variant, [&]<class Scores>(const Scores& scores) {
-      launch_dependent(mma_split::decode_split_mma_kernel<kHeadDim, Scores>, dim3(p.n_splits, n_rows),
-                       mma_split::kThreads, sizeof(mma_split::Shared<kHeadDim>), stream, p, scores);
-    });
-  });
+  return p;
 }
 
-void launch_plain(const DecodeAttentionArgs& args, Stream stream) {
+SplitParams split_params(const DecodeAttentionArgs& args) {
   SplitParams p = {.args = args};
   p.group_size = args.n_heads / args.cache.n_kv_heads;
   p.n_parts = (p.group_size + kMaxGroup - 1) / kMaxGroup;
   p.n_splits = args.scratch ? decode_splits(args.cache.max_pages * args.cache.page_size) : 1;
   p.partial = args.scratch + decode_counter_floats(args.n_heads);
-  const dim3 grid(p.n_splits, args.cache.n_kv_heads * p.n_parts);
-  dispatch_dtype(args.cache.dtype, [&]<typename T>() {
-    dispatch_head_dim("decode_attention", args.cache.head_dim, [&]<int kHeadDim>() {
-      dispatch_scores(args.scale, args.variant, [&]<class Scores>(const Scores& scores) {
-        decode_split_kernel<T, kHeadDim><<<grid, kThreads, 0, stream>>>(p, scores);
-        check_launch();
-        if (p.n_splits == 1) return;
-        merge_splits_kernel<T, kHeadDim, Scores><<<args.n_heads, kHeadDim, 0, stream>>>(p);
-        check_launch();
-      });
+  return p;
+}
+
+/// Of rows of one model: blocks for the row with the most splits, the others' leave at once.
+template <typename Params, int kRows>
+dim3 grid_of(const RowArgs<Params, kRows>& rows, unsigned n) {
+  int n_splits = 1;
+  for (unsigned i = 0; i < n; ++i) n_splits = std::max(n_splits, rows.row[i].n_splits);
+  return dim3(n_splits, rows.row[0].args.cache.n_kv_heads * rows.row[0].n_parts, n);
+}
+
+/// The sink logits are a layer's, so all rows have the same scores.
+template <typename Params, typename Launch>
+void launch_all(std::span<const DecodeAttentionArgs> rows, Params (*params_of)(const DecodeAttentionArgs&),
+                const Launch& launch) {
+  std::vector<Params> params;
+  for (const DecodeAttentionArgs& args : rows) params.push_back(params_of(args));
+  const auto one_kind = [](const Params&) { return 0; };
+  const DecodeAttentionArgs& first = rows.front();
+  dispatch_head_dim("decode_attention", first.cache.head_dim, [&]<int kHeadDim>() {
+    dispatch_scores(first.scale, first.variant, [&]<class Scores>(const Scores& scores) {
+      launch_rows(std::span<const Params>(params), one_kind,
+                  [&](const auto& launched, unsigned n) { launch.template operator()<kHeadDim>(launched, n, scores); });
     });
+  });
+}
+
+void launch_mma(std::span<const DecodeAttentionArgs> rows, Stream stream) {
+  launch_all(rows, mma_params,
+             [&]<int kHeadDim, int kRows, class Scores>(const RowArgs<mma_split::Params, kRows>& launched, unsigned n,
+                                                        const Scores& scores) {
+               launch_dependent(mma_split::decode_split_mma_kernel<kHeadDim, Scores, kRows>, grid_of(launched, n),
+                                mma_split::kThreads, sizeof(mma_split::Shared<kHeadDim>), stream, launched, scores);
+             });
+}
+
+void launch_plain(std::span<const DecodeAttentionArgs> rows, Stream stream) {
+  dispatch_dtype(rows.front().cache.dtype, [&]<typename T>() {
+    launch_all(rows, split_params,
+               [&]<int kHeadDim, int kRows, class Scores>(const RowArgs<SplitParams, kRows>& launched, unsigned n,
+                                                          const Scores& scores) {
+                 const dim3 grid = grid_of(launched, n);
+                 decode_split_kernel<T, kHeadDim, Scores, kRows><<<grid, kThreads, 0, stream>>>(launched, scores);
+                 check_launch();
+                 if (grid.x == 1) return;
+                 const dim3 heads(launched.row[0].args.n_heads, n);
+                 merge_splits_kernel<T, kHeadDim, Scores, kRows><<<heads, kHeadDim, 0, stream>>>(launched);
+                 check_launch();
+               });
   });
 }
 
 }  // namespace
 
-void cuda::decode_attention(const DecodeAttentionArgs& args, Stream stream) {
-  require_alignment("decode_attention", "cache.k_pool", args.cache.k_pool);
-  require_alignment("decode_attention", "cache.v_pool", args.cache.v_pool);
-  if (args.cache.dtype == DType::bf16 && args.cache.page_size == mma_split::kSlots) return launch_mma(args, stream);
-  launch_plain(args, stream);
+void cuda::decode_attention(std::span<const DecodeAttentionArgs> rows, Stream stream) {
+  for (const DecodeAttentionArgs& args : rows) {
+    require_alignment("decode_attention", "cache.k_pool", args.cache.k_pool);
+    require_alignment("decode_attention", "cache.v_pool", args.cache.v_pool);
+  }
+  const SlotCacheView& cache = rows.front().cache;  // the model's dtype and geometry, of every row
+  if (cache.dtype == DType::bf16 && cache.page_size == mma_split::kSlots) return launch_mma(rows, stream);
+  launch_plain(rows, stream);
 }
 
 }  // namespace kvscope::kernels

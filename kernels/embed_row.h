@@ -13,6 +13,6 @@ struct EmbedRowArgs {
   DType dtype;
 };
 
-KVSCOPE_OPERATION(embed_row, EmbedRowArgs);
+KVSCOPE_OPERATION_OF_ROWS(embed_row, EmbedRowArgs);
 
 }  // namespace kvscope::kernels

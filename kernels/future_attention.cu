@@ -1,3 +1,4 @@
+#include "kernels/cuda/copy_async.cuh"
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -5,9 +6,10 @@
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/future_attention.h"
 
-// One block per (64 keys, query head), which walks over the queries: each mass is summed by one block in a fixed order,
-// so there is nothing to add atomically and two runs give the same bits. The product is taken as keys times queries,
-// which leaves a key's terms in one row of threads.
+// One block per (64 or 128 keys, query head), which walks over the queries: each mass is summed by one block in a fixed
+// order, so there is nothing to add atomically and two runs give the same bits. The product is taken as keys times queries,
+// which leaves a key's terms in one row of threads. Most tiles of queries count whole for all keys of a block: these are not
+// asked term by term.
 
 namespace kvscope::kernels {
 namespace {
@@ -20,20 +22,28 @@ struct Params {
 /// Which keys a block works on, and the rows of q that count for any of them.
 struct Block {
   int head, kv_head;
-  int first_key;
+  int first_key, n_keys;
   int first_row, end_row;
 
-  __device__ explicit Block(const Params& p) {
+  __device__ Block(const Params& p, int n_keys) : n_keys(n_keys) {
     const FutureAttentionArgs& args = p.args;
     head = blockIdx.y;
     kv_head = head / p.group_size;
-    first_key = static_cast<int>(blockIdx.x) * kTileRows;
-    const long long last_key =
-        min(static_cast<long long>(first_key) + kTileRows, static_cast<long long>(args.kv_len)) - 1;
+    first_key = static_cast<int>(blockIdx.x) * n_keys;
+    const long long last_key = min(static_cast<long long>(first_key) + n_keys, static_cast<long long>(args.kv_len)) - 1;
     const long long q_len = args.q_len;
     first_row = static_cast<int>(min(q_len, max(0LL, static_cast<long long>(first_key) + args.window - args.q_start)));
     const long long look_end = last_key + args.window + args.look_ahead + 1 - args.q_start;
     end_row = static_cast<int>(args.look_ahead > 0 ? max(0LL, min(q_len, look_end)) : q_len);
+  }
+
+  /// Whether each of the kTileRows queries from `row` on counts for each key.
+  __device__ bool counts_whole(const Params& p, int row) const {
+    const FutureAttentionArgs& args = p.args;
+    const long long least = args.q_start + row - (first_key + n_keys - 1) - args.window;
+    const long long most = args.q_start + row + kTileRows - 1 - first_key - args.window;
+    return row + kTileRows <= end_row && first_key + n_keys <= args.kv_len && least >= 0 &&
+           (args.look_ahead == 0 || most <= args.look_ahead);
   }
 
   /// exp(score - lse) if query row `row` counts for key `t`, else 0. lse2 is lse * log2(e).
@@ -91,7 +101,7 @@ __global__ void __launch_bounds__(kThreadsF32) future_attention_f32_kernel(Param
   float* q = k + kTileElements<float, kHeadDim>;
   float* lse = q + kTileElements<float, kHeadDim>;
 
-  const Block block(p);
+  const Block block(p, kTileRows);
   const FutureAttentionArgs& args = p.args;
   const int tx = threadIdx.x % 16;
   const int ty = threadIdx.x / 16;
@@ -122,52 +132,94 @@ __global__ void __launch_bounds__(kThreadsF32) future_attention_f32_kernel(Param
   }
 }
 
-template <int kHeadDim>
-constexpr int kSharedBytesBf16 = sizeof(__nv_bfloat16) * 2 * kTileElements<__nv_bfloat16, kHeadDim> +
-                                 sizeof(float) * kTileRows;
+constexpr int kKeysBf16 = 2 * kTileRows;
 
+/// Two tiles of queries, and what they are normed by. The keys lie there too until they are in registers.
+template <int kHeadDim>
+struct QueryStages {
+  __nv_bfloat16 q[2][kTileElements<__nv_bfloat16, kHeadDim>];
+  float lse[2][kTileRows];
+};
+
+/// Asks for the tile of queries from `row` on.
+template <int kHeadDim>
+__device__ void fetch_queries(const Params& p, const Block& block, int row, __nv_bfloat16* to) {
+  constexpr int kChunks = kHeadDim / 8, kStride = kTileStride<__nv_bfloat16, kHeadDim>;
+  const auto* q = static_cast<const __nv_bfloat16*>(p.args.q);
+  for (int i = threadIdx.x; i < kTileRows * kChunks; i += kThreadsBf16) {
+    const int of_tile = i / kChunks, column = i % kChunks * 8;
+    const bool wanted = row + of_tile < block.end_row;
+    const long long from = (static_cast<long long>(row + of_tile) * p.args.n_heads + block.head) * kHeadDim + column;
+    copy_16_async(to + of_tile * kStride + column, q + (wanted ? from : 0), wanted);
+  }
+  end_copy_group();
+}
+
+// Each warp has 16 keys of either half of the block's 128, so that a query that is read once serves both.
 template <int kHeadDim, class Scores>
 __global__ void __launch_bounds__(kThreadsBf16) future_attention_bf16_kernel(Params p, Scores scores) {
   using T = __nv_bfloat16;
   constexpr int kStride = kTileStride<T, kHeadDim>;
   extern __shared__ __align__(16) char shared[];
-  T* k = reinterpret_cast<T*>(shared);  // [kTileRows, kStride]
-  T* q = k + kTileElements<T, kHeadDim>;
-  float* lse = reinterpret_cast<float*>(q + kTileElements<T, kHeadDim>);
+  auto& stages = *reinterpret_cast<QueryStages<kHeadDim>*>(shared);
 
-  const Block block(p);
+  const Block block(p, kKeysBf16);
   const FutureAttentionArgs& args = p.args;
   const int lane = threadIdx.x % 32;
-  const int my_key = block.first_key + threadIdx.x / 32 * 16 + lane / 4;  // and my_key + 8
+  const int my_key = block.first_key + threadIdx.x / 32 * 16 + lane / 4;  // and + 8, of the first half
   const int pair = lane % 4 * 2;
-  load_tile<kTileRows, kHeadDim, kStride>(k, static_cast<const T*>(args.k), block.first_key,
-                                          static_cast<int>(args.kv_len), block.kv_head, args.n_kv_heads);
+  RowFragments<kHeadDim> k_rows[2];
+  for (int half = 0; half < 2; ++half) {
+    load_tile<kTileRows, kHeadDim, kStride>(stages.q[half], static_cast<const T*>(args.k),
+                                            block.first_key + half * kTileRows, static_cast<int>(args.kv_len),
+                                            block.kv_head, args.n_kv_heads);
+  }
   __syncthreads();
-  RowFragments<kHeadDim> k_rows;
-  k_rows.load(k);
-  Terms terms[2];
-  for (int row = block.first_row; row < block.end_row; row += kTileRows) {
-    __syncthreads();  // the last tile of queries has been used
-    load_tile<kTileRows, kHeadDim, kStride>(q, static_cast<const T*>(args.q), row, block.end_row, block.head,
-                                            args.n_heads);
-    load_lse(p, block, row, lse);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) k_rows[half].load(stages.q[half]);
+  __syncthreads();
+
+  Terms terms[2][2];
+  int stage = 0;
+  if (block.first_row < block.end_row) fetch_queries<kHeadDim>(p, block, block.first_row, stages.q[0]);
+  load_lse(p, block, block.first_row, stages.lse[0]);
+  for (int row = block.first_row; row < block.end_row; row += kTileRows, stage ^= 1) {
+    if (row + kTileRows < block.end_row) {
+      fetch_queries<kHeadDim>(p, block, row + kTileRows, stages.q[stage ^ 1]);
+      load_lse(p, block, row + kTileRows, stages.lse[stage ^ 1]);
+      wait_copy_groups<1>();
+    } else {
+      wait_copy_groups<0>();
+    }
     __syncthreads();
-    float s[8][4];
-    tile_product<kHeadDim>(k_rows, q, s);
+    float s[2][8][4];
+    tile_products<kHeadDim>(k_rows, stages.q[stage], s);
+    const float* lse = stages.lse[stage];
+    const bool is_whole = block.counts_whole(p, row);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int column = 8 * n + pair + i % 2;
-        terms[i / 2].add(block.term(p, scores, row + column, my_key + i / 2 * 8, s[n][i], lse[column]));
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const float dot = s[half][n][i];
+          const int key = my_key + half * kTileRows + i / 2 * 8;
+          terms[half][i / 2].add(is_whole ? exp2f(scores.score(dot) - lse[column])
+                                          : block.term(p, scores, row + column, key, dot, lse[column]));
+        }
       }
     }
+    __syncthreads();  // this tile has been used
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    terms[half].join(1);
-    terms[half].join(2);
-    if (pair == 0) add_mass(p, block, my_key + 8 * half, terms[half]);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      terms[half][i].join(1);
+      terms[half][i].join(2);
+      if (pair == 0) add_mass(p, block, my_key + half * kTileRows + 8 * i, terms[half][i]);
+    }
   }
 }
 
@@ -177,14 +229,15 @@ void cuda::future_attention(const FutureAttentionArgs& args, Stream stream) {
   require_alignment("future_attention", "q", args.q);
   require_alignment("future_attention", "k", args.k);
   const Params p = {args, args.n_heads / args.n_kv_heads};
-  const dim3 grid(static_cast<unsigned>((args.kv_len + kTileRows - 1) / kTileRows), args.n_heads);
+  const int n_keys = args.dtype == DType::f32 ? kTileRows : kKeysBf16;
+  const dim3 grid(static_cast<unsigned>((args.kv_len + n_keys - 1) / n_keys), args.n_heads);
   dispatch_head_dim("future_attention", args.head_dim, [&]<int kHeadDim>() {
     dispatch_soft_cap(args.scale, args.soft_cap, kLog2E, [&]<class Scores>(const Scores& scores) {
       if (args.dtype == DType::f32) {
         launch_shared(future_attention_f32_kernel<kHeadDim, Scores>, grid, kThreadsF32, kSharedBytesF32<kHeadDim>,
                       stream, p, scores);
       } else {
-        launch_shared(future_attention_bf16_kernel<kHeadDim, Scores>, grid, kThreadsBf16, kSharedBytesBf16<kHeadDim>,
+        launch_shared(future_attention_bf16_kernel<kHeadDim, Scores>, grid, kThreadsBf16, sizeof(QueryStages<kHeadDim>),
                       stream, p, scores);
       }
     });

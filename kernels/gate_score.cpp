@@ -18,9 +18,7 @@ void check_inputs(const ArgumentCheck& check, const GateScoreArgs& args) {
   check.pointers({{"pre_weight", args.pre_weight}, {"post_weight", args.post_weight}});
 }
 
-}  // namespace
-
-void gate_score(const GateScoreArgs& args, Place place) {
+void check_args(const GateScoreArgs& args) {
   const ArgumentCheck check("gate_score");
   check.dtype(args.dtype);
   check.heads(args.n_heads, args.n_kv_heads);
@@ -38,7 +36,10 @@ void gate_score(const GateScoreArgs& args, Place place) {
   } else if (args.source != GateSource::random) {
     check_inputs(check, args);
   }
-  KVSCOPE_RUN(gate_score, args, place);
 }
+
+}  // namespace
+
+KVSCOPE_RUN_ROWS(gate_score, GateScoreArgs);
 
 }  // namespace kvscope::kernels

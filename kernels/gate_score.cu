@@ -4,6 +4,7 @@
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_rotate.cuh"
+#include "kernels/cuda/rows.cuh"
 #include "kernels/gate_score.h"
 #include "kernels/rule/counter_random.h"
 
@@ -165,9 +166,11 @@ __device__ inline void finish(const GateScoreArgs& args, int head, float score) 
   args.out[head] = args.sigmoid ? sigmoid(y) : y;
 }
 
-// kBlocks blocks a KV head, one cluster.
-template <typename T, int kHeadDim, int kBlocks>
-__global__ void __launch_bounds__(kThreads) gate_score_kernel(GateScoreArgs args) {
+// kBlocks blocks a row and KV head, one cluster.
+template <typename T, int kHeadDim, int kBlocks, int kRows>
+__global__ void __launch_bounds__(kThreads)
+    gate_score_kernel(const __grid_constant__ RowArgs<GateScoreArgs, kRows> rows_of_launch) {
+  const GateScoreArgs& args = rows_of_launch.of(blockIdx.y);
   __shared__ __align__(16) float x[2 * kHeadDim];
   __shared__ float sums[kWarps];
   __shared__ float part;
@@ -210,9 +213,10 @@ __device__ float score_of_key(const GateScoreArgs& args, int head, const float* 
   return key_score(args.source, square, warp_sum(product), warp_sum(anchor_square));
 }
 
-// One warp a KV head, for scores that need no weights.
-template <typename T, int kHeadDim>
-__global__ void plain_score_kernel(GateScoreArgs args) {
+// One warp a row and KV head, for scores that need no weights.
+template <typename T, int kHeadDim, int kRows>
+__global__ void plain_score_kernel(const __grid_constant__ RowArgs<GateScoreArgs, kRows> rows_of_launch) {
+  const GateScoreArgs& args = rows_of_launch.of(blockIdx.y);
   __shared__ float row[kHeadDim];
   const int head = blockIdx.x;
   let_next_start();
@@ -238,28 +242,40 @@ __global__ void plain_score_kernel(GateScoreArgs args) {
   if (threadIdx.x == 0) finish(args, head, row[kHeadDim - 1]);
 }
 
-template <typename T, int kHeadDim>
-void launch(const GateScoreArgs& args, Stream stream) {
-  const dim3 heads(args.n_kv_heads);
-  if (!has_weights(args.source)) {
-    launch_dependent(plain_score_kernel<T, kHeadDim>, heads, 32, 0, stream, args);
-  } else if (args.n_hidden >= kLeastClusterHidden && device_traits().has_dependent_launch) {
-    launch_dependent_clusters(gate_score_kernel<T, kHeadDim, kClusterBlocks>, heads, kClusterBlocks, kThreads, stream,
-                              args);
-  } else {
-    launch_dependent(gate_score_kernel<T, kHeadDim, 1>, heads, kThreads, 0, stream, args);
+enum class Launch : std::uint8_t { plain, one_block, cluster };
+
+Launch launch_of(const GateScoreArgs& args) {
+  if (!has_weights(args.source)) return Launch::plain;
+  const bool has_clusters = args.n_hidden >= kLeastClusterHidden && device_traits().has_dependent_launch;
+  return has_clusters ? Launch::cluster : Launch::one_block;
+}
+
+template <typename T, int kHeadDim, int kRows>
+void launch(const RowArgs<GateScoreArgs, kRows>& rows, unsigned n, Stream stream) {
+  const dim3 grid(rows.row[0].n_kv_heads, n);
+  switch (launch_of(rows.row[0])) {
+    case Launch::plain:
+      return launch_dependent(plain_score_kernel<T, kHeadDim, kRows>, grid, 32, 0, stream, rows);
+    case Launch::one_block:
+      return launch_dependent(gate_score_kernel<T, kHeadDim, 1, kRows>, grid, kThreads, 0, stream, rows);
+    case Launch::cluster:
+      return launch_dependent_clusters(gate_score_kernel<T, kHeadDim, kClusterBlocks, kRows>, grid, kClusterBlocks,
+                                       kThreads, 0, stream, rows);
   }
 }
 
 }  // namespace
 
-void cuda::gate_score(const GateScoreArgs& args, Stream stream) {
-  if (has_weights(args.source)) {
+void cuda::gate_score(std::span<const GateScoreArgs> rows, Stream stream) {
+  for (const GateScoreArgs& args : rows) {
+    if (!has_weights(args.source)) continue;
     const bool is_linear = args.n_hidden == 0;
     require_alignment("gate_score", is_linear ? "w2" : "w1", is_linear ? args.w2 : args.w1);
   }
-  dispatch_dtype(args.dtype, [&]<typename T>() {
-    dispatch_head_dim("gate_score", args.head_dim, [&]<int kHeadDim>() { launch<T, kHeadDim>(args, stream); });
+  dispatch_dtype(rows.front().dtype, [&]<typename T>() {
+    dispatch_head_dim("gate_score", rows.front().head_dim, [&]<int kHeadDim>() {
+      launch_rows(rows, launch_of, [&](const auto& launched, unsigned n) { launch<T, kHeadDim>(launched, n, stream); });
+    });
   });
 }
 

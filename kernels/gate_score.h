@@ -93,6 +93,6 @@ KVSCOPE_HOST_DEVICE inline float key_score(GateSource source, float key_square, 
 }
 
 /// One launch on CUDA, which refuses a head_dim other than 64, 80, 96, 128.
-KVSCOPE_OPERATION(gate_score, GateScoreArgs);
+KVSCOPE_OPERATION_OF_ROWS(gate_score, GateScoreArgs);
 
 }  // namespace kvscope::kernels

@@ -20,6 +20,6 @@ struct LogitSummaryArgs {
 inline constexpr int kLogitSummaryBlocks = 64;
 inline constexpr std::int64_t kLogitSummaryScratchBytes = 16 * (kLogitSummaryBlocks + 1);
 
-KVSCOPE_OPERATION(logit_summary, LogitSummaryArgs);
+KVSCOPE_OPERATION_OF_ROWS(logit_summary, LogitSummaryArgs);
 
 }  // namespace kvscope::kernels

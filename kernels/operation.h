@@ -1,6 +1,8 @@
 #pragma once
 // What all operations have in common: three versions, of which a place chooses one.
 
+#include <span>
+
 #include "kernels/cuda_error.h"
 #include "kernels/dtype.h"
 
@@ -35,6 +37,32 @@ struct Place {
   void op(const Args& args, Stream stream); \
   }                                         \
   static_assert(true, "an operation ends with ;")
+
+/// The same with op(rows, place) beside it: several rows of a decode step, in as few launches as they allow on CUDA. Rows
+/// write to different memory. A row's result does not depend on how many there are, bit for bit.
+#define KVSCOPE_OPERATION_OF_ROWS(op, Args)           \
+  void op(const Args& args, Place place);             \
+  void op(std::span<const Args> rows, Place place);   \
+  namespace reference {                               \
+  void op(const Args& args);                          \
+  }                                                   \
+  namespace cpu {                                     \
+  void op(const Args& args);                          \
+  }                                                   \
+  namespace cuda {                                    \
+  void op(std::span<const Args> rows, Stream stream); \
+  }                                                   \
+  static_assert(true, "an operation ends with ;")
+
+/// The bodies of both, where check_args(args) refuses what cannot be. At the end of <op>.cpp.
+#define KVSCOPE_RUN_ROWS(op, Args)                                                                  \
+  void op(std::span<const Args> rows, Place place) {                                                \
+    for (const Args& row : rows) check_args(row);                                                   \
+    if (place.is_cuda()) return KVSCOPE_ON_CUDA(op, rows, place.stream);                            \
+    for (const Args& row : rows) place.backend == Backend::cpu ? cpu::op(row) : reference::op(row); \
+  }                                                                                                 \
+  void op(const Args& args, Place place) { op(std::span<const Args>(&args, 1), place); }            \
+  static_assert(true, "a definition ends with ;")
 
 /// The last statement of op(args, place) in <op>.cpp, after its checks.
 #define KVSCOPE_RUN(op, args, place)                    \

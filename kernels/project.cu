@@ -1,11 +1,10 @@
 #include <algorithm>
 
-#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/copy_async.cuh"
 #include "kernels/cuda/dispatch.cuh"
-#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/project_many.cuh"
+#include "kernels/cuda/project_parts.cuh"
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/project.h"
 
@@ -14,7 +13,8 @@
 //    memory; it meets the other warps only once for eight rows;
 //  - the first requests go out before the kernel before has ended (launch.cuh): weights do not depend on it.
 // bfloat16 rows go through mma.m16n8k16 with the tokens as its 16 rows (8 of them used): eight rows of weights at a
-// time, and whether one token or eight share them changes neither the loads nor the order of any sum.
+// time, and whether one token or eight share them changes neither the loads nor the order of any sum. More than eight, or
+// more than fit beside the ring, go to cuda/project_many.cuh, which sums in the same order.
 //
 // Measured on an H200, Qwen3-8B shapes, one layer's four products in a row, us: 8 warps with 64-column units and an
 // index that was divided 227, counted 139, four sums instead of one dependent chain 129, 16 warps 107, whole lines per
@@ -23,13 +23,15 @@
 namespace kvscope::kernels {
 namespace {
 
-constexpr int kThreads = 512;
-constexpr int kWarps = kThreads / 32;
-constexpr int kTaskRows = 8;       // rows of weights of a task: the 8 columns of an mma
-constexpr int kUnitColumns = 128;  // columns that a warp takes at a time: two lines of 128 bytes in each of the 8 rows
+using namespace project_parts;
+
+constexpr int kTokens = 8;    // of a launch of the kernels here; more go to project_many.cuh
+constexpr int kTaskRows = 8;  // rows of weights of a task: the 8 columns of an mma
 constexpr int kUnitBytes = kTaskRows * kUnitColumns * 2;
-constexpr int kStages = 3;  // units that a warp has asked for: 96 KB a block, so that two kernels fit a multiprocessor
-constexpr std::size_t kRingBytes = static_cast<std::size_t>(kWarps) * kStages * kUnitBytes;
+constexpr int kStages = 3;  // requests of a unit that a warp has under way, of which it waits for the oldest
+constexpr std::size_t kRingBytes = std::size_t{kWarps} * kStages * kUnitBytes;
+static_assert(kRingBytes == 96 * 1024, "a block, so that two kernels fit a multiprocessor");
+constexpr int kMaxNorms = 2;  // tokens that each block norms by itself; of more the norm is a launch
 constexpr std::size_t kMaxInputBytes = 120 * 1024;  // of shared memory for the tokens
 
 struct ProjectParams {
@@ -44,89 +46,6 @@ __device__ inline long long row_of(const ProjectArgs& args, long long task, int 
   const long long row = task * (kTaskRows / 2) + i % (kTaskRows / 2);
   if (row >= half) return args.n_rows;
   return i < kTaskRows / 2 ? row : half + row;
-}
-
-/// Writes what becomes of y = sums of rows row ... (gate and up for SwiGLU) of one token.
-template <typename T>
-__device__ inline void finish(const ProjectArgs& args, int token, long long row, float y, float up) {
-  const float biased = y + (args.bias ? to_float(static_cast<const T*>(args.bias)[row]) : 0.0f);
-  switch (args.epilogue) {
-    case Epilogue::store:
-      static_cast<T*>(args.out)[token * args.n_rows + row] = from_float<T>(biased);
-      return;
-    case Epilogue::add:
-      static_cast<float*>(args.out)[token * args.n_rows + row] += y;
-      return;
-    case Epilogue::swiglu:
-      static_cast<T*>(args.out)[token * (args.n_rows / 2) + row] = from_float<T>(y / (1.0f + expf(-y)) * up);
-      return;
-    case Epilogue::logits:
-      static_cast<float*>(args.out)[token * args.n_rows + row] = args.bias ? biased : y;
-      return;
-    case Epilogue::silu:
-      static_cast<T*>(args.out)[token * args.n_rows + row] = from_float<T>(silu(biased));
-      return;
-    case Epilogue::sigmoid:
-      static_cast<float*>(args.out)[token * args.n_rows + row] = 1.0f / (1.0f + expf(-biased));
-      return;
-    case Epilogue::gelu:
-      static_cast<T*>(args.out)[token * args.n_rows + row] = from_float<T>(gelu(biased));
-      return;
-  }
-}
-
-/// x and its norm weight in registers, so that a norm reads x once and its weight before x is there.
-template <typename T>
-struct NormRow {
-  static constexpr int kPerThread = 4;  // of four columns each: rows up to 8192 long
-  float4 x[kPerThread], weight[kPerThread];
-
-  __device__ static bool fits(const ProjectArgs& args) {
-    return args.norm_weight && args.dim % 4 == 0 && args.dim <= 4 * kPerThread * kThreads;
-  }
-  __device__ void load_weight(const ProjectArgs& args) {
-    const T* data = static_cast<const T*>(args.norm_weight);
-#pragma unroll
-    for (int i = 0; i < kPerThread; ++i) {
-      const int c = 4 * (i * kThreads + threadIdx.x);
-      if (c >= args.dim) break;
-      weight[i] = {to_float(data[c]), to_float(data[c + 1]), to_float(data[c + 2]), to_float(data[c + 3])};
-    }
-  }
-  __device__ void norm(const ProjectArgs& args, int token, T* out, float* sums) {
-    const float* data = static_cast<const float*>(args.x) + static_cast<long long>(token) * args.dim;
-    float squares = 0;
-#pragma unroll
-    for (int i = 0; i < kPerThread; ++i) {
-      const int c = 4 * (i * kThreads + threadIdx.x);
-      if (c >= args.dim) break;
-      x[i] = {data[c], data[c + 1], data[c + 2], data[c + 3]};
-      squares += x[i].x * x[i].x + x[i].y * x[i].y + x[i].z * x[i].z + x[i].w * x[i].w;
-    }
-    __syncthreads();  // sums of the token before have been read
-    const float inverse = rsqrtf(block_sum<kThreads>(squares, sums) / static_cast<float>(args.dim) + args.eps);
-#pragma unroll
-    for (int i = 0; i < kPerThread; ++i) {
-      const int c = 4 * (i * kThreads + threadIdx.x);
-      if (c >= args.dim) break;
-      out[c] = from_float<T>(x[i].x * inverse * weight[i].x);
-      out[c + 1] = from_float<T>(x[i].y * inverse * weight[i].y);
-      out[c + 2] = from_float<T>(x[i].z * inverse * weight[i].z);
-      out[c + 3] = from_float<T>(x[i].w * inverse * weight[i].w);
-    }
-  }
-};
-
-/// The same for rows of any length: x is read twice.
-template <typename T>
-__device__ void norm_long_row(const ProjectArgs& args, int token, T* out, float* sums) {
-  const float* x = static_cast<const float*>(args.x) + static_cast<long long>(token) * args.dim;
-  const T* weight = static_cast<const T*>(args.norm_weight);
-  float squares = 0;
-  for (int c = threadIdx.x; c < args.dim; c += kThreads) squares += x[c] * x[c];
-  __syncthreads();  // sums of the token before have been read
-  const float inverse = rsqrtf(block_sum<kThreads>(squares, sums) / static_cast<float>(args.dim) + args.eps);
-  for (int c = threadIdx.x; c < args.dim; c += kThreads) out[c] = from_float<T>(x[c] * inverse * to_float(weight[c]));
 }
 
 /// The tokens' inputs in shared memory as T, row t at input + t * args.dim, once the kernel before has ended. The whole
@@ -233,7 +152,7 @@ __device__ inline void multiply(const ProjectArgs& args, const __nv_bfloat16* in
 // One block a multiprocessor: tasks blockIdx.x, + gridDim.x, ... of 8 rows each, the columns dealt out to the warps.
 __global__ void __launch_bounds__(kThreads, 1) project_bf16_kernel(ProjectParams p) {
   extern __shared__ __align__(128) char shared[];
-  __shared__ float partial[2][kWarps][kMaxProjectTokens][kTaskRows];
+  __shared__ float partial[2][kWarps][kTokens][kTaskRows];
   __shared__ float sums[kWarps];
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
@@ -259,17 +178,16 @@ __global__ void __launch_bounds__(kThreads, 1) project_bf16_kernel(ProjectParams
     partial[parity][warp][lane / 4][lane % 4 * 2] = (c[0][0] + c[1][0]) + (c[2][0] + c[3][0]);
     partial[parity][warp][lane / 4][lane % 4 * 2 + 1] = (c[0][1] + c[1][1]) + (c[2][1] + c[3][1]);
     __syncthreads();  // one a task: the buffer of this parity is written again only after the next one
-    if (threadIdx.x < kMaxProjectTokens * kTaskRows) {
+    if (threadIdx.x < kTokens * kTaskRows) {
       const int token = threadIdx.x / kTaskRows, i = threadIdx.x % kTaskRows;
       const long long row = row_of(p.args, task, i);
       const bool is_swiglu = p.args.epilogue == Epilogue::swiglu;
       if (token < p.args.n_tokens && row < p.args.n_rows && !(is_swiglu && i >= kTaskRows / 2)) {
-        float y = 0, up = 0;
-        for (int w = 0; w < kWarps; ++w) {
-          y += partial[parity][w][token][i];
-          if (is_swiglu) up += partial[parity][w][token][i + kTaskRows / 2];
-        }
-        finish<__nv_bfloat16>(p.args, token, row, y, up);
+        const auto sum_of = [&](int of_task) {
+          return tree_sum<kWarps>([&](int w) { return partial[parity][w][token][of_task]; });
+        };
+        const float y = sum_of(i);
+        finish<__nv_bfloat16>(p.args, token, row, y, is_swiglu ? sum_of(i + kTaskRows / 2) : 0.0f);
       }
     }
   }
@@ -298,6 +216,23 @@ __global__ void __launch_bounds__(kThreads) project_plain_kernel(ProjectArgs arg
       }
       if (lane == 0) finish<T>(args, token, row, y, up);
     }
+  }
+}
+
+// The normed rows of all tokens into args.scratch, one block each.
+__global__ void __launch_bounds__(kThreads) norm_rows_kernel(ProjectArgs args) {
+  __shared__ float sums[kWarps];
+  NormRow<__nv_bfloat16> row;
+  const bool fits = NormRow<__nv_bfloat16>::fits(args);
+  const int token = static_cast<int>(blockIdx.x);
+  auto* out = static_cast<__nv_bfloat16*>(args.scratch) + static_cast<long long>(token) * args.dim;
+  let_next_start();
+  if (fits) row.load_weight(args);
+  wait_for_previous();
+  if (fits) {
+    row.norm(args, token, out, sums);
+  } else {
+    norm_long_row(args, token, out, sums);
   }
 }
 
@@ -339,12 +274,24 @@ void launch(const ProjectArgs& args, Stream stream) {
 
 }  // namespace
 
-void cuda::project(const ProjectArgs& args, Stream stream) {
-  // Inputs stand in shared memory; where not all tokens fit beside the ring, the weights are read again for the rest.
+void cuda::project(const ProjectArgs& all, Stream stream) {
+  ProjectArgs args = all;
+  if (args.norm_weight && args.scratch && args.dtype == DType::bf16 && args.n_tokens > kMaxNorms) {
+    launch_dependent(norm_rows_kernel, dim3(args.n_tokens), kThreads, 0, stream, args);
+    args.x = args.scratch;
+    args.norm_weight = nullptr;
+  }
+  // Inputs lie in shared memory; where not all tokens fit beside the ring, the weights are read again for the rest.
   const std::size_t token_bytes = static_cast<std::size_t>(args.dim) * size_of(args.dtype);
-  const int at_once = static_cast<int>(std::clamp<std::size_t>(kMaxInputBytes / token_bytes, 1, args.n_tokens));
-  for (int first = 0; first < args.n_tokens; first += at_once) {
-    launch(slice(args, first, std::min(at_once, args.n_tokens - first)), stream);
+  const int fit = static_cast<int>(std::clamp<std::size_t>(kMaxInputBytes / token_bytes, 1, kTokens));
+  int first = 0;
+  while (first < args.n_tokens) {
+    const int left = args.n_tokens - first;
+    const int many = left > fit ? project_many::most_tokens(args, left) : 0;
+    const int n = many > fit ? many : std::min(fit, left);
+    const ProjectArgs part = slice(args, first, n);
+    many > fit ? project_many::launch(part, stream) : launch(part, stream);
+    first += n;
   }
 }
 

@@ -38,18 +38,21 @@ struct ProjectArgs {
   float eps = 0;     // of the norm
   Epilogue epilogue;
   DType dtype;
+  // CUDA only: [n_tokens, dim] dtype, where the normed rows of several tokens go. Without it each block norms them all, and
+  // more than eight tokens read the weights again.
+  void* scratch = nullptr;
 };
 
 /// Whether an epilogue takes a bias.
 constexpr bool takes_bias(Epilogue epilogue) { return epilogue != Epilogue::add && epilogue != Epilogue::swiglu; }
 
 /// Tokens that one pass over the weights serves.
-inline constexpr int kMaxProjectTokens = 8;
+inline constexpr int kMaxProjectTokens = 32;
 
 /// Columns at most: one token's inputs in float32 have to fit into the shared memory of a multiprocessor.
 inline constexpr int kMaxProjectDim = 56 * 1024;
 
-/// One launch on CUDA.
+/// One launch on CUDA, two for several tokens with a norm.
 KVSCOPE_OPERATION(project, ProjectArgs);
 
 }  // namespace kvscope::kernels

@@ -12,19 +12,19 @@ namespace kvscope::engine {
 namespace {
 
 std::int64_t attention_scratch(const std::vector<SequenceState*>& sequences) {
-  std::int64_t floats = 0;
+  std::int64_t floats = 0;  // a multiple of four: rows of it are read 16 bytes at a time
   for (SequenceState* sequence : sequences) {
     floats = std::max(
         floats, kernels::decode_attention_scratch_floats(sequence->model.config().n_heads, sequence->cache.view(0)));
   }
-  return floats;
+  return (floats + 3) / 4 * 4;
 }
 
 }  // namespace
 
-/// A layer of a step (decoder_layer.h) in six launches for one sequence: QKV; norm, rotation, score, decision and cache;
-/// attention; output; and two of the MLP. A norm is part of the product that reads it, an addition of the product that
-/// it adds.
+/// A layer of a step (decoder_layer.h) in six launches for all sequences: QKV; norm, rotation, score, decision and cache;
+/// attention; output; and two of the MLP. A norm is part of the product that reads it (a launch by itself for many
+/// sequences), an addition of the product that it adds.
 class DecodeStep::LayerLaunches {
  public:
   struct Normed {
@@ -50,13 +50,21 @@ class DecodeStep::LayerLaunches {
   }
   void norm_heads(Heads) {}  // by the launch of rotate(), which finds the layer's norms
   void rotate(Heads) {
+    std::vector<kernels::GateScoreArgs> gates;
+    std::vector<kernels::AdmitStepArgs> admitted;
     for (int row = 0; row < step_.n_rows(); ++row) {
-      step_.lane_of(row).enqueue_score(index_, row, buffers_, place_);
-      kernels::admit_step(step_.lane_of(row).admit_args(index_, row, buffers_), place_);
+      step_.lane_of(row).enqueue_score(index_, row, buffers_, place_, gates);
+      admitted.push_back(step_.lane_of(row).admit_args(index_, row, buffers_));
     }
+    if (!gates.empty()) kernels::gate_score(gates, place_);
+    kernels::admit_step(admitted, place_);
   }
   void attend(Heads) {
-    for (int row = 0; row < step_.n_rows(); ++row) step_.lane_of(row).enqueue_attention(index_, row, buffers_, place_);
+    std::vector<kernels::DecodeAttentionArgs> attentions;
+    for (int row = 0; row < step_.n_rows(); ++row)
+      attentions.push_back(step_.lane_of(row).attention_args(index_, row, buffers_, place_));
+    kernels::decode_attention(attentions, place_);
+    for (int row = 0; row < step_.n_rows(); ++row) step_.lane_of(row).after_attention(index_, row, buffers_, place_);
   }
   Product project(const at::Tensor& x, const at::Tensor& matrix) const { return {x, matrix}; }
   const at::Tensor& gated(const Normed& n) {
@@ -130,15 +138,16 @@ void DecodeStep::enqueue(kernels::Place place) {
   const ModelConfig& config = model_.config();
   const Weights& weights = model_.weights();
   buffers_.enqueue_inputs(place);
+  std::vector<kernels::EmbedRowArgs> embedded;
   for (int row = 0; row < n_rows(); ++row) {
-    kernels::embed_row({.table = weights.embed.data_ptr(),
+    embedded.push_back({.table = weights.embed.data_ptr(),
                         .id = buffers_.id(row),
                         .out = static_cast<float*>(row_of_tensor(buffers_.x, row)),
                         .n_rows = config.vocab_size,
                         .dim = config.hidden_size,
-                        .dtype = kernel_dtype(weights.dtype)},
-                       place);
+                        .dtype = kernel_dtype(weights.dtype)});
   }
+  kernels::embed_row(embedded, place);
   for (int layer = 0; layer < config.n_layers; ++layer) {
     LayerLaunches launches(*this, layer, place);
     launches.attend(before_attention(config.layers[layer], launches));
@@ -164,13 +173,14 @@ void DecodeStep::enqueue_logits(kernels::Place place) {
                    .epilogue = kernels::Epilogue::logits,
                    .dtype = kernel_dtype(weights.dtype)},
                   config.vocab_size, place);
+  std::vector<kernels::LogitSummaryArgs> summaries;
   for (int row = 0; row < n_rows(); ++row) {
-    kernels::logit_summary({.logits = static_cast<const float*>(row_of_tensor(buffers_.logits, row)),
-                            .out = buffers_.decided(row).summary,
-                            .n = config.vocab_size,
-                            .scratch = buffers_.summary_scratch.data_ptr()},
-                           place);
+    summaries.push_back({.logits = static_cast<const float*>(row_of_tensor(buffers_.logits, row)),
+                         .out = buffers_.decided(row).summary,
+                         .n = config.vocab_size,
+                         .scratch = row_of_tensor(buffers_.summary_scratch, row)});
   }
+  kernels::logit_summary(summaries, place);
 }
 
 void DecodeStep::enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Place place) {
@@ -183,6 +193,7 @@ void DecodeStep::enqueue_project(kernels::ProjectArgs args, std::int64_t out_ele
     args.n_tokens = std::min(kernels::kMaxProjectTokens, n_rows() - first);
     args.x = x + first * x_bytes;
     args.out = out + first * out_bytes;
+    if (args.norm_weight != nullptr) args.scratch = row_of_tensor(buffers_.normed, first);
     kernels::project(args, place);
   }
 }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/decode_attention.h"
-
 namespace kvscope::engine {
 namespace {
 
@@ -78,19 +76,24 @@ void Lane::score_newest(std::int32_t position, const kernels::RetainDecision* de
                                            sequence_->memory.get());
 }
 
-void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place) const {
+void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place,
+                         std::vector<kernels::GateScoreArgs>& gates) const {
   const TokenScorer* scorer = sequence_->policy.scorer();
   if (scorer == nullptr || sequence_->policy.is_local_layer(layer) ||
       scorer->mlstm(layer, sequence_->memory.get()).project != nullptr)
     return;
-  scorer->enqueue({.layer = layer,
-                   .x = row_of_tensor(buffers.x, row),
-                   .input_norm = sequence_->model.weights().layers[layer].input_norm.data_ptr(),
-                   .qkv = row_of_tensor(buffers.qkv, row),
-                   .position = buffers.position(row),
-                   .score = buffers.decided(row).scores + layer * sequence_->model.config().n_kv_heads,
-                   .memory = sequence_->memory.get()},
-                  place);
+  const DecodeToken token = {.layer = layer,
+                             .x = row_of_tensor(buffers.x, row),
+                             .input_norm = sequence_->model.weights().layers[layer].input_norm.data_ptr(),
+                             .qkv = row_of_tensor(buffers.qkv, row),
+                             .position = buffers.position(row),
+                             .score = buffers.decided(row).scores + layer * sequence_->model.config().n_kv_heads,
+                             .memory = sequence_->memory.get()};
+  if (const std::optional<kernels::GateScoreArgs> gate = scorer->gate(token)) {
+    gates.push_back(*gate);
+  } else {
+    scorer->enqueue(token, place);
+  }
 }
 
 kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& buffers) const {
@@ -145,31 +148,39 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
   return args;
 }
 
-void Lane::enqueue_attention(int layer, int row, const StepBuffers& buffers, kernels::Place place) const {
+LayerStep Lane::layer_step(int layer, int row, const StepBuffers& buffers, kernels::Place place) const {
+  return {.layer = layer,
+          .q = row_of_tensor(buffers.q, row),
+          .lse = static_cast<float*>(row_of_tensor(buffers.lse, row)),
+          .position = buffers.position(row),
+          .decision = buffers.decided(row).decisions + layer * sequence_->model.config().n_kv_heads,
+          .place = place};
+}
+
+kernels::DecodeAttentionArgs Lane::attention_args(int layer, int row, const StepBuffers& buffers,
+                                                  kernels::Place place) const {
   const ModelConfig& config = sequence_->model.config();
   const auto& methods = sequence_->methods;
   const bool reads_lse = std::any_of(methods.begin(), methods.end(), [](const auto& m) { return m->reads_lse(); });
-  auto* lse = static_cast<float*>(row_of_tensor(buffers.lse, row));
-  const at::Tensor& scratch = buffers.attention_scratch;
-  const LayerStep step = {.layer = layer,
-                          .q = row_of_tensor(buffers.q, row),
-                          .lse = lse,
-                          .position = buffers.position(row),
-                          .decision = buffers.decided(row).decisions + layer * config.n_kv_heads,
-                          .place = place};
+  const LayerStep step = layer_step(layer, row, buffers, place);
   const AttentionScores scores = attention_scores(config, sequence_->model.weights(), layer);
   kernels::SlotCacheView cache = sequence_->cache.view(layer);
   for (const auto& method : methods) cache = method->select(step, cache);
-  kernels::decode_attention({.cache = cache,
-                             .q = step.q,
-                             .o = row_of_tensor(buffers.o, row),
-                             .lse = reads_lse ? lse : nullptr,
-                             .n_heads = config.n_heads,
-                             .scale = static_cast<float>(scores.scale),
-                             .scratch = scratch.numel() > 0 ? scratch.data_ptr<float>() : nullptr,
-                             .variant = scores.variant()},
-                            place);
-  for (const auto& method : methods) method->after_attention(step);
+  return {.cache = cache,
+          .q = step.q,
+          .o = row_of_tensor(buffers.o, row),
+          .lse = reads_lse ? static_cast<float*>(row_of_tensor(buffers.lse, row)) : nullptr,
+          .n_heads = config.n_heads,
+          .scale = static_cast<float>(scores.scale),
+          .scratch = buffers.attention_scratch.size(1) > 0
+                         ? static_cast<float*>(row_of_tensor(buffers.attention_scratch, row))
+                         : nullptr,
+          .variant = scores.variant()};
+}
+
+void Lane::after_attention(int layer, int row, const StepBuffers& buffers, kernels::Place place) const {
+  const LayerStep step = layer_step(layer, row, buffers, place);
+  for (const auto& method : sequence_->methods) method->after_attention(step);
 }
 
 void Lane::gather(int row, std::int32_t position, const StepBuffers& buffers, StepFacts& facts) const {

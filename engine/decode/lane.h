@@ -4,6 +4,8 @@
 #include "engine/decode/eviction/sequence_state.h"
 #include "engine/decode/step_buffers.h"
 #include "kernels/admit_step.h"
+#include "kernels/decode_attention.h"
+#include "kernels/gate_score.h"
 
 namespace kvscope::engine {
 
@@ -20,11 +22,16 @@ class Lane {
   /// Behind it, for a scorer that scores between two steps.
   void score_newest(std::int32_t position, const kernels::RetainDecision* decisions) const;
 
-  /// Scores of a layer's new token, unless admit_args() has the scorer in the same launch.
-  void enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place) const;
+  /// Scores of a layer's new token, unless admit_args() has the scorer in the same launch. A scorer that is one kernel adds
+  /// what it is given to `gates`, for a launch of all sequences.
+  void enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place,
+                     std::vector<kernels::GateScoreArgs>& gates) const;
   kernels::AdmitStepArgs admit_args(int layer, int row, const StepBuffers& buffers) const;
-  /// Attention of a layer, and what the policy's methods do with it.
-  void enqueue_attention(int layer, int row, const StepBuffers& buffers, kernels::Place place) const;
+  /// Attention of a layer, of what the policy's methods select.
+  kernels::DecodeAttentionArgs attention_args(int layer, int row, const StepBuffers& buffers,
+                                              kernels::Place place) const;
+  /// What the methods do with it.
+  void after_attention(int layer, int row, const StepBuffers& buffers, kernels::Place place) const;
   /// What the step at `position` decided.
   void gather(int row, std::int32_t position, const StepBuffers& buffers, StepFacts& facts) const;
 
@@ -32,6 +39,8 @@ class Lane {
   void append_identity(std::vector<std::uintptr_t>& identity) const;
 
  private:
+  LayerStep layer_step(int layer, int row, const StepBuffers& buffers, kernels::Place place) const;
+
   SequenceState* sequence_;
   int policy_version_ = -1;
   std::vector<int> scored_layers_;  // all but those that the model itself makes local

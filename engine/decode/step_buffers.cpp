@@ -29,8 +29,9 @@ StepBuffers::StepBuffers(const LoadedModel& model, int max_rows, std::int64_t at
   activation = rows(config.intermediate_size, weights.dtype);
   logits = rows(config.vocab_size, at::kFloat);
   lse = rows(config.n_heads, at::kFloat);
-  attention_scratch = at::zeros({attention_scratch_floats}, options.dtype(at::kFloat));
-  summary_scratch = at::zeros({kernels::kLogitSummaryScratchBytes / 4}, options.dtype(at::kInt));
+  attention_scratch = rows(attention_scratch_floats, at::kFloat);
+  summary_scratch = rows(kernels::kLogitSummaryScratchBytes / 4, at::kInt);
+  normed = rows(config.hidden_size, weights.dtype);
   inputs_ = at::zeros({2, max_rows}, options.dtype(at::kInt));
   outputs_ = rows(words_, at::kInt);
   if (weights.device.is_cuda()) {

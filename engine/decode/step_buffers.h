@@ -37,7 +37,8 @@ class StepBuffers {
 
   // [rows, ...]: x and logits float32, lse [rows, n_heads] float32, the others in the model's dtype.
   at::Tensor x, qkv, q, o, activation, logits, lse;
-  at::Tensor attention_scratch, summary_scratch;  // zeros between steps
+  at::Tensor normed;  // [rows, hidden] in the model's dtype: scratch of products with a norm
+  at::Tensor attention_scratch, summary_scratch;  // [rows, ...], zeros between steps
 
  private:
   Decided decided(std::int32_t* outputs, int row) const;

@@ -65,7 +65,7 @@ class HeadScorer final : public TokenScorer {
     return score;
   }
 
-  void enqueue(const DecodeToken& token, kernels::Place place) const override {
+  std::optional<kernels::GateScoreArgs> gate(const DecodeToken& token) const override {
     const auto row = [&](const at::Tensor& tensor) {
       return tensor.defined() ? tensor[token.layer].data_ptr<float>() : nullptr;
     };
@@ -83,7 +83,7 @@ class HeadScorer final : public TokenScorer {
     args.scale = scale_;
     args.offset = offset_;
     args.sigmoid = config_.sigmoid;
-    kernels::gate_score(args, place);
+    return args;
   }
 
  private:

@@ -54,14 +54,14 @@ class KeyScorer final : public TokenScorer {
     return config_.sigmoid ? score.sigmoid() : score;
   }
 
-  void enqueue(const DecodeToken& token, kernels::Place place) const override {
+  std::optional<kernels::GateScoreArgs> gate(const DecodeToken& token) const override {
     kernels::GateScoreArgs args = gate_score_args(token, model_, weights_);
     args.source = has_anchor() ? kernels::GateSource::key_anchor : kernels::GateSource::key_norm;
     if (has_anchor()) args.anchor = static_cast<KeyAnchor*>(token.memory)->sum[token.layer].data_ptr<float>();
     args.scale = scale_;
     args.offset = offset_;
     args.sigmoid = config_.sigmoid;
-    kernels::gate_score(args, place);
+    return args;
   }
 
  private:

@@ -29,12 +29,12 @@ class RandomScorer final : public TokenScorer {
     return scores;
   }
 
-  void enqueue(const DecodeToken& token, kernels::Place place) const override {
+  std::optional<kernels::GateScoreArgs> gate(const DecodeToken& token) const override {
     kernels::GateScoreArgs args = gate_score_args(token, model_, weights_);
     args.source = kernels::GateSource::random;
     args.seed = seed_;
     args.layer = token.layer;
-    kernels::gate_score(args, place);
+    return args;
   }
 
  private:

@@ -24,19 +24,18 @@ class TableScorer final : public TokenScorer {
     return scores;
   }
 
-  void enqueue(const DecodeToken& token, kernels::Place place) const override {
-    kernels::gate_score({.qkv = token.qkv,
-                         .inv_freq = nullptr,
-                         .position = token.position,
-                         .n_heads = config_.n_heads,
-                         .n_kv_heads = config_.n_kv_heads,
-                         .head_dim = config_.head_dim,
-                         .dtype = dtype_,
-                         .source = kernels::GateSource::table,
-                         .table = table_[token.layer].data_ptr<float>(),
-                         .table_stride = static_cast<int>(table_.size(2)),
-                         .out = token.score},
-                        place);
+  std::optional<kernels::GateScoreArgs> gate(const DecodeToken& token) const override {
+    return kernels::GateScoreArgs{.qkv = token.qkv,
+                                  .inv_freq = nullptr,
+                                  .position = token.position,
+                                  .n_heads = config_.n_heads,
+                                  .n_kv_heads = config_.n_kv_heads,
+                                  .head_dim = config_.head_dim,
+                                  .dtype = dtype_,
+                                  .source = kernels::GateSource::table,
+                                  .table = table_[token.layer].data_ptr<float>(),
+                                  .table_stride = static_cast<int>(table_.size(2)),
+                                  .out = token.score};
   }
 
  private:

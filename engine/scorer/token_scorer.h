@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "engine/core/policy/scorer_text.h"
 #include "engine/model/transformer.h"
 #include "kernels/admit_step.h"
+#include "kernels/gate_score.h"
 
 namespace kvscope::engine {
 
@@ -64,7 +66,11 @@ class TokenScorer {
 
   /// Of a decode step, before kernels::admit_step: writes token.score at `place`. Not called
   /// for a scorer that admit_step runs itself.
-  virtual void enqueue(const DecodeToken& token, kernels::Place place) const = 0;
+  virtual void enqueue(const DecodeToken& token, kernels::Place place) const {
+    kernels::gate_score(gate(token).value(), place);
+  }
+  /// The same for a scorer that is one kernel, which then scores several sequences in one launch; nullopt for any other.
+  virtual std::optional<kernels::GateScoreArgs> gate(const DecodeToken& /*token*/) const { return std::nullopt; }
   /// Whether score_newest() is called between two steps: enqueue() then writes what is known before the step.
   virtual bool scores_between_steps() const { return false; }
   virtual void score_newest(const NewestToken& /*token*/, ScorerMemory* /*memory*/) const {}

@@ -53,6 +53,12 @@ void launch_shared(void (*kernel)(Args...), dim3 grid, int threads, std::size_t 
 }
 
 namespace detail {
+template <typename... Params>
+void allow_shared(void (*kernel)(Params...), std::size_t shared_bytes) {
+  if (shared_bytes <= 32 * 1024) return;  // 48 KB are there without asking, less what the kernel declares itself
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+}
+
 /// With `cluster_blocks` 0 there are no clusters.
 template <typename Kernel, typename... Args>
 void launch_dependent(Kernel kernel, dim3 grid, unsigned cluster_blocks, int threads, std::size_t shared_bytes,
@@ -78,19 +84,36 @@ void launch_dependent(Kernel kernel, dim3 grid, unsigned cluster_blocks, int thr
 template <typename... Params, typename... Args>
 void launch_dependent(void (*kernel)(Params...), dim3 grid, int threads, std::size_t shared_bytes, Stream stream,
                       Args&&... args) {
-  if (shared_bytes > 32 * 1024) {  // 48 KB are there without asking, less what the kernel declares itself
-    cuda_check(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
-  }
+  detail::allow_shared(kernel, shared_bytes);
   detail::launch_dependent(kernel, grid, 0, threads, shared_bytes, stream, std::forward<Args>(args)...);
 }
 
-/// The same for `n_clusters` clusters of `cluster_blocks` neighbouring blocks each, on a device that has them.
+/// The same for clusters of `cluster_blocks` neighbouring blocks each, on a device that has them: `n_clusters` of them.
 template <typename... Params, typename... Args>
 void launch_dependent_clusters(void (*kernel)(Params...), dim3 n_clusters, unsigned cluster_blocks, int threads,
-                               Stream stream, Args&&... args) {
-  const dim3 grid(n_clusters.x * cluster_blocks);
-  detail::launch_dependent(kernel, grid, cluster_blocks, threads, 0, stream, std::forward<Args>(args)...);
+                               std::size_t shared_bytes, Stream stream, Args&&... args) {
+  detail::allow_shared(kernel, shared_bytes);
+  const dim3 grid(n_clusters.x * cluster_blocks, n_clusters.y);
+  detail::launch_dependent(kernel, grid, cluster_blocks, threads, shared_bytes, stream, std::forward<Args>(args)...);
+}
+
+/// How many clusters of `cluster_blocks` blocks the device runs at once.
+template <typename... Params>
+int most_clusters(void (*kernel)(Params...), unsigned cluster_blocks, int threads, std::size_t shared_bytes) {
+  if (cluster_blocks == 1) return device_traits().n_multiprocessors;
+  detail::allow_shared(kernel, shared_bytes);
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {cluster_blocks, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(cluster_blocks);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int n = 0;
+  cuda_check(cudaOccupancyMaxActiveClusters(&n, kernel, &config));
+  return n;
 }
 
 }  // namespace kvscope::kernels

@@ -135,6 +135,36 @@ __device__ inline void tile_product(const RowFragments<kHeadDim>& a, const __nv_
   }
 }
 
+/// The same for the rows of two tiles a: what is read of b serves both.
+template <int kHeadDim>
+__device__ inline void tile_products(const RowFragments<kHeadDim> (&a)[2], const __nv_bfloat16* b,
+                                     float (&s)[2][8][4]) {
+  const int lane = threadIdx.x % 32;
+  const int row = lane / 16 * 8 + lane % 8;  // as in tile_product()
+  const int column = lane / 8 % 2 * 8;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[half][n][i] = 0;
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+#pragma unroll
+    for (int i = 0; i < kHeadDim / 16; ++i) {
+      unsigned r[4];
+      load_matrices(r, b + (16 * n + row) * kTileStride<__nv_bfloat16, kHeadDim> + 16 * i + column);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        mma(s[half][2 * n], a[half].step[i], r[0], r[1]);
+        mma(s[half][2 * n + 1], a[half].step[i], r[2], r[3]);
+      }
+    }
+  }
+}
+
 /// o[n] += columns 8 n ... 8 n + 7 of p v, p = this warp's 16 x 64 weights as tile_product leaves them, v a tile of 64
 /// rows. Weights are rounded to bfloat16.
 template <int kHeadDim>

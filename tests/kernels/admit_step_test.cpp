@@ -93,54 +93,64 @@ MlstmScorerView put_scorer(const Problem& p, Memory& memory) {
           .guarded = p.guarded};
 }
 
-/// `dtype` may be f32 for a bf16 problem: the same numbers, nothing rounded.
-Result run(Backend backend, const Problem& p, DType dtype) {
-  Memory memory(backend);
-  const HostCache cache = empty(p, dtype);
-  const SlotCacheView view = upload(cache, memory);
-  std::vector<std::int32_t> positions(kSteps);
-  for (int i = 0; i < kSteps; ++i) positions[i] = i;
-  const auto* position = memory.put(positions);
-  const auto* qkv = memory.put(pack(p.qkv, dtype));
-  const std::size_t q_row = static_cast<std::size_t>(p.n_heads()) * p.head_dim;
-  auto* q = memory.put(poison(kSteps * q_row, dtype));
-  auto* score = memory.put(p.has_scorer ? std::vector<float>(p.score.size(), 9.0f) : p.score);
-  auto* decision = memory.put(std::vector<RetainDecision>(kSteps * kHeads, RetainDecision{-9, -9, 9, 9, 9, -9, -9}));
-  AdmitStepArgs args = {.cache = view,
-                        .q_norm = p.has_norm ? memory.put(pack(p.q_norm, dtype)) : nullptr,
-                        .k_norm = p.has_norm ? memory.put(pack(p.k_norm, dtype)) : nullptr,
-                        .inv_freq = memory.put(p.inv_freq),
-                        .n_heads = p.n_heads(),
-                        .eps = kEps,
-                        .attention_scaling = p.attention_scaling,
-                        .zero_channel = p.zero_channel,
-                        .score_ring = p.has_ring ? memory.put(poison(kHeads * (p.window + 1))) : nullptr,
-                        .score_delay = p.delay,
-                        .policy = {.rule = p.rule,
-                                   .log_gamma = p.log_gamma.empty() ? nullptr : memory.put(p.log_gamma),
-                                   .threshold = p.threshold,
-                                   .head_threshold = p.head_threshold.empty() ? nullptr : memory.put(p.head_threshold),
-                                   .strict = p.strict,
-                                   .n_sink = p.n_sink,
-                                   .window = p.window,
-                                   .top_k = p.top_k,
-                                   .head_top_k = p.head_top_k.empty() ? nullptr : memory.put(p.head_top_k),
-                                   .protect = p.protect,
-                                   .decay_stride = p.decay_stride}};
-  if (p.has_scorer) args.scorer = put_scorer(p, memory);
+/// A problem in the memory of a back end, and what its steps have left.
+struct Row {
+  const Problem& p;
+  DType dtype;
+  HostCache cache;
+  AdmitStepArgs args;  // of step 0
+  Result result = {};
 
-  Result result;
-  const std::size_t element = size_of(dtype);
-  for (int t = 0; t < kSteps; ++t) {
-    args.qkv = qkv + t * p.row() * element;
-    args.position = position + t;
-    args.q = q + t * q_row * element;
-    args.score = score + t * kHeads;
-    args.decision = decision + t * kHeads;
-    admit_step(args, {backend});
-    const auto decided = memory.get(decision);
-    const auto keys = unpack(memory.get(static_cast<const std::byte*>(view.k_pool)), dtype);
-    const auto values = unpack(memory.get(static_cast<const std::byte*>(view.v_pool)), dtype);
+  Row(const Problem& problem, DType type, Memory& memory) : p(problem), dtype(type), cache(empty(p, dtype)) {
+    std::vector<std::int32_t> positions(kSteps);
+    for (int i = 0; i < kSteps; ++i) positions[i] = i;
+    const std::vector<RetainDecision> undecided(kSteps * kHeads, RetainDecision{-9, -9, 9, 9, 9, -9, -9});
+    args = {.cache = upload(cache, memory),
+            .qkv = memory.put(pack(p.qkv, dtype)),
+            .q_norm = p.has_norm ? memory.put(pack(p.q_norm, dtype)) : nullptr,
+            .k_norm = p.has_norm ? memory.put(pack(p.k_norm, dtype)) : nullptr,
+            .inv_freq = memory.put(p.inv_freq),
+            .position = memory.put(positions),
+            .q = memory.put(poison(kSteps * q_row(), dtype)),
+            .n_heads = p.n_heads(),
+            .eps = kEps,
+            .attention_scaling = p.attention_scaling,
+            .zero_channel = p.zero_channel,
+            .score = memory.put(p.has_scorer ? std::vector<float>(p.score.size(), 9.0f) : p.score),
+            .score_ring = p.has_ring ? memory.put(poison(kHeads * (p.window + 1))) : nullptr,
+            .score_delay = p.delay,
+            .policy = {.rule = p.rule,
+                       .log_gamma = p.log_gamma.empty() ? nullptr : memory.put(p.log_gamma),
+                       .threshold = p.threshold,
+                       .head_threshold = p.head_threshold.empty() ? nullptr : memory.put(p.head_threshold),
+                       .strict = p.strict,
+                       .n_sink = p.n_sink,
+                       .window = p.window,
+                       .top_k = p.top_k,
+                       .head_top_k = p.head_top_k.empty() ? nullptr : memory.put(p.head_top_k),
+                       .protect = p.protect,
+                       .decay_stride = p.decay_stride},
+            .decision = memory.put(undecided)};
+    if (p.has_scorer) args.scorer = put_scorer(p, memory);
+  }
+
+  std::size_t q_row() const { return static_cast<std::size_t>(p.n_heads()) * p.head_dim; }
+
+  AdmitStepArgs at_step(int t) const {
+    AdmitStepArgs step = args;
+    const std::size_t element = size_of(dtype);
+    step.qkv = static_cast<const std::byte*>(args.qkv) + t * p.row() * element;
+    step.position = args.position + t;
+    step.q = static_cast<std::byte*>(args.q) + t * q_row() * element;
+    step.score = args.score + t * kHeads;
+    step.decision = args.decision + t * kHeads;
+    return step;
+  }
+
+  void note_step(int t, const Memory& memory) {
+    const auto decided = memory.get(args.decision);
+    const auto keys = unpack(memory.get(static_cast<const std::byte*>(args.cache.k_pool)), dtype);
+    const auto values = unpack(memory.get(static_cast<const std::byte*>(args.cache.v_pool)), dtype);
     for (int head = 0; head < kHeads; ++head) {
       const std::int32_t slot = decided[t * kHeads + head].slot;
       REQUIRE(slot >= 0);
@@ -150,12 +160,66 @@ Result run(Backend backend, const Problem& p, DType dtype) {
       result.v.insert(result.v.end(), values.begin() + at, values.begin() + at + p.head_dim);
     }
   }
-  result.q = unpack(memory.get(q), dtype);
-  result.score = memory.get(score);
-  result.decision = memory.get(decision);
-  result.n_slots = memory.get(view.n_slots);
-  result.slot_position = memory.get(view.slot_position);
-  return result;
+
+  void end(const Memory& memory) {
+    result.q = unpack(memory.get(static_cast<const std::byte*>(args.q)), dtype);
+    result.score = memory.get(args.score);
+    result.decision = memory.get(args.decision);
+    result.n_slots = memory.get(args.cache.n_slots);
+    result.slot_position = memory.get(args.cache.slot_position);
+  }
+};
+
+/// Steps of all problems together. `dtype` may be f32 for bf16 problems: the same numbers, nothing rounded.
+std::vector<Result> run_rows(Backend backend, const std::vector<Problem>& problems, DType dtype) {
+  Memory memory(backend);
+  std::vector<Row> rows;
+  rows.reserve(problems.size());
+  for (const Problem& p : problems) rows.emplace_back(p, dtype, memory);
+  for (int t = 0; t < kSteps; ++t) {
+    std::vector<AdmitStepArgs> step;
+    for (const Row& row : rows) step.push_back(row.at_step(t));
+    admit_step(step, {backend});
+    for (Row& row : rows) row.note_step(t, memory);
+  }
+  std::vector<Result> results;
+  for (Row& row : rows) {
+    row.end(memory);
+    results.push_back(std::move(row.result));
+  }
+  return results;
+}
+
+Result run(Backend backend, const Problem& p, DType dtype) { return run_rows(backend, {p}, dtype).front(); }
+
+template <typename T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+/// Policies of every rule, with and without a scorer of their own, beside one another.
+void check_rows(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  std::vector<Problem> problems;
+  for (const RetainRule rule : {RetainRule::keep_all, RetainRule::window, RetainRule::threshold, RetainRule::top_k}) {
+    for (const bool has_scorer : {false, true}) {
+      Problem p = {.dtype = dtype, .has_scorer = has_scorer, .rule = rule};
+      p.window = 12 + static_cast<int>(problems.size());
+      problems.push_back(filled(p));
+    }
+  }
+  const std::vector<Result> together = run_rows(backend, problems, dtype);
+  for (std::size_t row = 0; row < problems.size(); ++row) {
+    CAPTURE(row, static_cast<int>(dtype));
+    const Result alone = run(backend, problems[row], dtype);
+    CHECK(same_bits(together[row].q, alone.q));
+    CHECK(same_bits(together[row].k, alone.k));
+    CHECK(same_bits(together[row].v, alone.v));
+    CHECK(same_bits(together[row].score, alone.score));
+    CHECK(same_bits(together[row].decision, alone.decision));
+    CHECK(together[row].n_slots == alone.n_slots);
+    CHECK(together[row].slot_position == alone.slot_position);
+  }
 }
 
 /// Queries (or keys) of all steps by rms_norm and rope of the CPU, each of which rounds. Channel `zero` of the first
@@ -586,4 +650,13 @@ TEST_CASE("admit_step: on CUDA without delay the first token reads itself, and a
   if (skip_without_device()) return;
   SECTION("itself") { check_immediate_read(Backend::cuda); }
   SECTION("guarded") { check_guarded(Backend::cuda); }
+}
+
+TEST_CASE("admit_step: a row gives the same bits alone or among others", "[kernels][admit_step]") {
+  check_rows(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("admit_step: on CUDA a row gives the same bits alone or among others", "[kernels][admit_step][cuda]") {
+  if (skip_without_device()) return;
+  check_rows(Backend::cuda);
 }

@@ -39,25 +39,30 @@ struct Result {
 };
 
 /// `dtype` may be f32 for a bf16 problem: the same numbers, result not rounded.
-Result run(Backend backend, const Problem& p, DType dtype, bool with_scratch = true) {
-  Memory memory(backend);
+DecodeAttentionArgs put(const Problem& p, DType dtype, bool with_scratch, Memory& memory) {
   HostCache cache = p.cache;
   cache.dtype = dtype;
   const SlotCacheView view = upload(cache, memory);
-  auto* o = memory.put(poison(p.q.size(), dtype));
-  auto* lse = memory.put(poison(p.n_heads));
   const std::int64_t n_scratch = decode_attention_scratch_floats(p.n_heads, view);
-  const DecodeAttentionArgs args = {
-      .cache = view,
-      .q = memory.put(pack(p.q, dtype)),
-      .o = o,
-      .lse = lse,
-      .n_heads = p.n_heads,
-      .scale = p.scale(),
-      .scratch = with_scratch && n_scratch > 0 ? memory.put(std::vector<float>(n_scratch, 0.0f)) : nullptr,
-      .variant = {p.soft_cap, p.sink.empty() ? nullptr : memory.put(p.sink)}};
+  return {.cache = view,
+          .q = memory.put(pack(p.q, dtype)),
+          .o = memory.put(poison(p.q.size(), dtype)),
+          .lse = memory.put(poison(p.n_heads)),
+          .n_heads = p.n_heads,
+          .scale = p.scale(),
+          .scratch = with_scratch && n_scratch > 0 ? memory.put(std::vector<float>(n_scratch, 0.0f)) : nullptr,
+          .variant = {p.soft_cap, p.sink.empty() ? nullptr : memory.put(p.sink)}};
+}
+
+Result get(const DecodeAttentionArgs& args, DType dtype, const Memory& memory) {
+  return {unpack(memory.get(static_cast<const std::byte*>(args.o)), dtype), memory.get(args.lse)};
+}
+
+Result run(Backend backend, const Problem& p, DType dtype, bool with_scratch = true) {
+  Memory memory(backend);
+  const DecodeAttentionArgs args = put(p, dtype, with_scratch, memory);
   decode_attention(args, {backend});
-  return {unpack(memory.get(o), dtype), memory.get(lse)};
+  return get(args, dtype, memory);
 }
 
 Result naive(const Problem& p, DType dtype) {
@@ -87,6 +92,26 @@ void check_problem(Backend backend, const Problem& p, bool with_scratch = true) 
   CHECK(max_error(found.o, expected.o) <= allowed_error(max_error(plain.o, expected.o), expected.o, dtype));
   CHECK(max_error(found.lse, expected.lse) <=
         allowed_error(max_error(plain.lse, expected.lse), expected.lse, DType::f32));
+}
+
+/// Caches of other lengths and capacities, and one of them twice.
+void check_rows(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const int group_size = GENERATE(1, 4, 12);
+  CAPTURE(group_size, static_cast<int>(dtype));
+  const Problem problems[] = {random_problem({1, 63, 64}, group_size, 64, dtype),
+                              random_problem({9000, 130, 0}, group_size, 64, dtype, 7, 640),
+                              random_problem({300, 2, 1100}, group_size, 64, dtype)};
+  Memory memory(backend);
+  std::vector<DecodeAttentionArgs> rows;
+  for (const int i : {0, 1, 2, 1}) rows.push_back(put(problems[i], dtype, true, memory));
+  decode_attention(rows, {backend});
+  const int of_row[] = {0, 1, 2, 1};
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const Result among = get(rows[row], dtype, memory), alone = run(backend, problems[of_row[row]], dtype);
+    CHECK(among.o == alone.o);
+    CHECK(among.lse == alone.lse);
+  }
 }
 
 void check_shapes(Backend backend) {
@@ -294,6 +319,16 @@ TEST_CASE("decode_attention: the CUDA version is as exact as a plain one on long
           "[kernels][decode_attention][cuda]") {
   if (skip_without_device()) return;
   check_long(Backend::cuda);
+}
+
+TEST_CASE("decode_attention: a row gives the same bits alone or among others", "[kernels][decode_attention]") {
+  check_rows(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("decode_attention: on CUDA a row gives the same bits alone or among others",
+          "[kernels][decode_attention][cuda]") {
+  if (skip_without_device()) return;
+  check_rows(Backend::cuda);
 }
 
 TEST_CASE("decode_attention: CUDA passes the identities of slots", "[kernels][decode_attention][cuda]") {

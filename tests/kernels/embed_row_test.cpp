@@ -16,17 +16,21 @@ void check_rows(Backend backend) {
   constexpr int kRows = 5;
   CAPTURE(dim, static_cast<int>(dtype));
   const auto table = rounded(random_normal(kRows * dim, 41), dtype);
+  Memory memory(backend);
+  std::vector<EmbedRowArgs> rows;
   for (std::int32_t id = 0; id < kRows; ++id) {
-    Memory memory(backend);
-    float* out = memory.put(poison(dim));
-    const EmbedRowArgs args = {.table = memory.put(pack(table, dtype)),
-                               .id = memory.put(std::vector<std::int32_t>{id}),
-                               .out = out,
-                               .n_rows = kRows,
-                               .dim = dim,
-                               .dtype = dtype};
-    embed_row(args, {backend});
-    CHECK(memory.get(out) == std::vector<float>(table.begin() + id * dim, table.begin() + (id + 1) * dim));
+    rows.push_back({.table = memory.put(pack(table, dtype)),
+                    .id = memory.put(std::vector<std::int32_t>{id}),
+                    .out = memory.put(poison(dim)),
+                    .n_rows = kRows,
+                    .dim = dim,
+                    .dtype = dtype});
+  }
+  const bool is_one_by_one = GENERATE(true, false);
+  if (!is_one_by_one) embed_row(rows, {backend});
+  for (std::int32_t id = 0; id < kRows; ++id) {
+    if (is_one_by_one) embed_row(rows[id], {backend});
+    CHECK(memory.get(rows[id].out) == std::vector<float>(table.begin() + id * dim, table.begin() + (id + 1) * dim));
   }
 }
 

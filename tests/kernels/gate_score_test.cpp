@@ -57,42 +57,71 @@ Problem filled(Problem p) {
   return p;
 }
 
-/// `dtype` may be f32 for a bf16 problem: the same numbers, nothing rounded. `anchor_after`: what the token left there.
+/// `dtype` may be f32 for a bf16 problem: the same numbers, nothing rounded.
+GateScoreArgs put(const Problem& p, DType dtype, Memory& memory) {
+  return {.qkv = memory.put(pack(p.qkv, dtype)),
+          .q_norm = p.has_norm ? memory.put(pack(p.q_norm, dtype)) : nullptr,
+          .k_norm = p.has_norm ? memory.put(pack(p.k_norm, dtype)) : nullptr,
+          .inv_freq = memory.put(p.inv_freq),
+          .position = memory.put(std::vector<std::int32_t>{p.position}),
+          .n_heads = p.n_heads(),
+          .n_kv_heads = kHeads,
+          .head_dim = p.head_dim,
+          .eps = kEps,
+          .attention_scaling = p.attention_scaling,
+          .dtype = dtype,
+          .source = p.source,
+          .gate_eps = p.gate_eps,
+          .pre_weight = memory.put(p.pre_weight),
+          .post_weight = memory.put(p.post_weight),
+          .w1 = memory.put(p.w1),
+          .b1 = p.has_bias ? memory.put(p.b1) : nullptr,
+          .w2 = memory.put(p.w2),
+          .b2 = p.has_bias ? memory.put(p.b2) : nullptr,
+          .n_hidden = p.n_hidden,
+          .activation = p.activation,
+          .seed = p.seed,
+          .layer = p.layer,
+          .anchor = memory.put(p.anchor),
+          .scale = p.scale,
+          .offset = p.offset,
+          .sigmoid = p.sigmoid,
+          .out = memory.put(poison(kHeads))};
+}
+
+/// `anchor_after`: what the token left there.
 std::vector<float> run(Backend backend, const Problem& p, DType dtype, std::vector<float>* anchor_after = nullptr) {
   Memory memory(backend);
-  auto* out = memory.put(poison(kHeads));
-  float* anchor = memory.put(p.anchor);
-  const GateScoreArgs args = {.qkv = memory.put(pack(p.qkv, dtype)),
-                              .q_norm = p.has_norm ? memory.put(pack(p.q_norm, dtype)) : nullptr,
-                              .k_norm = p.has_norm ? memory.put(pack(p.k_norm, dtype)) : nullptr,
-                              .inv_freq = memory.put(p.inv_freq),
-                              .position = memory.put(std::vector<std::int32_t>{p.position}),
-                              .n_heads = p.n_heads(),
-                              .n_kv_heads = kHeads,
-                              .head_dim = p.head_dim,
-                              .eps = kEps,
-                              .attention_scaling = p.attention_scaling,
-                              .dtype = dtype,
-                              .source = p.source,
-                              .gate_eps = p.gate_eps,
-                              .pre_weight = memory.put(p.pre_weight),
-                              .post_weight = memory.put(p.post_weight),
-                              .w1 = memory.put(p.w1),
-                              .b1 = p.has_bias ? memory.put(p.b1) : nullptr,
-                              .w2 = memory.put(p.w2),
-                              .b2 = p.has_bias ? memory.put(p.b2) : nullptr,
-                              .n_hidden = p.n_hidden,
-                              .activation = p.activation,
-                              .seed = p.seed,
-                              .layer = p.layer,
-                              .anchor = anchor,
-                              .scale = p.scale,
-                              .offset = p.offset,
-                              .sigmoid = p.sigmoid,
-                              .out = out};
+  const GateScoreArgs args = put(p, dtype, memory);
   gate_score(args, {backend});
-  if (anchor_after != nullptr) *anchor_after = memory.get(anchor);
-  return memory.get(out);
+  if (anchor_after != nullptr) *anchor_after = memory.get(args.anchor);
+  return memory.get(args.out);
+}
+
+/// Of gates of every kind, at other positions.
+void check_rows(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  std::vector<Problem> problems;
+  for (const GateSource source : {GateSource::key_value, GateSource::random, GateSource::key_pair,
+                                  GateSource::query_channel, GateSource::key_anchor, GateSource::key_norm}) {
+    for (const int n_hidden : {0, 16, 128}) {
+      if (n_hidden > 0 && !has_weights(source)) continue;
+      Problem p = {.dtype = dtype, .n_hidden = n_hidden, .source = source};
+      p.position += static_cast<std::int32_t>(problems.size());
+      p.sigmoid = n_hidden == 16;
+      problems.push_back(filled(p));
+    }
+  }
+  Memory memory(backend);
+  std::vector<GateScoreArgs> rows;
+  for (const Problem& p : problems) rows.push_back(put(p, dtype, memory));
+  gate_score(rows, {backend});
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    CAPTURE(row, static_cast<int>(dtype));
+    std::vector<float> anchor;
+    CHECK(memory.get(rows[row].out) == run(backend, problems[row], dtype, &anchor));
+    CHECK(memory.get(rows[row].anchor) == anchor);
+  }
 }
 
 /// Rows `first` ... of qkv by rms_norm and rope of the CPU, each of which rounds.
@@ -498,4 +527,13 @@ TEST_CASE("gate_score: on CUDA activations and random scores have their values",
   if (skip_without_device()) return;
   SECTION("activations") { check_activations(Backend::cuda); }
   SECTION("random") { check_random(Backend::cuda); }
+}
+
+TEST_CASE("gate_score: a row gives the same bits alone or among others", "[kernels][gate_score]") {
+  check_rows(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("gate_score: on CUDA a row gives the same bits alone or among others", "[kernels][gate_score][cuda]") {
+  if (skip_without_device()) return;
+  check_rows(Backend::cuda);
 }

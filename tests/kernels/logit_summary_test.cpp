@@ -86,6 +86,26 @@ void check_large(Backend backend) {
   CHECK(run(backend, logits).log_sum_exp == Approx(size + std::log(6000.0)).epsilon(1e-6));
 }
 
+/// 40 rows are more than a launch takes.
+void check_rows(Backend backend) {
+  const int n = GENERATE(31, 32768);
+  Memory memory(backend);
+  std::vector<LogitSummaryArgs> rows;
+  for (int row = 0; row < 40; ++row) {
+    rows.push_back({.logits = memory.put(random_normal(n, 60 + row, 3)),
+                    .out = memory.put(std::vector<LogitSummary>(1)),
+                    .n = n,
+                    .scratch = memory.put(std::vector<char>(kLogitSummaryScratchBytes, 0))});
+  }
+  logit_summary(rows, {backend});
+  for (int row = 0; row < 40; ++row) {
+    const LogitSummary among = memory.get(rows[row].out)[0], alone = run(backend, random_normal(n, 60 + row, 3));
+    CHECK(among.best == alone.best);
+    CHECK(among.best_logit == alone.best_logit);
+    CHECK(among.log_sum_exp == alone.log_sum_exp);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("logit_summary: finds the greatest logit and the sum of all", "[kernels][logit_summary]") {
@@ -124,4 +144,13 @@ TEST_CASE("logit_summary: on CUDA NaN shows in the sum, -inf weighs nothing, and
   if (skip_without_device()) return;
   SECTION("special numbers") { check_special(Backend::cuda); }
   SECTION("large numbers") { check_large(Backend::cuda); }
+}
+
+TEST_CASE("logit_summary: a row gives the same bits alone or among others", "[kernels][logit_summary]") {
+  check_rows(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("logit_summary: on CUDA a row gives the same bits alone or among others", "[kernels][logit_summary][cuda]") {
+  if (skip_without_device()) return;
+  check_rows(Backend::cuda);
 }
