@@ -39,11 +39,12 @@ struct Kill {
   bool finished = false;
 };
 
-/// Lets a writer commit `after` of `n` runs, waits `microseconds` more and kills it.
-Kill kill_writer(const std::filesystem::path& path, std::uint64_t seed, int n, int after, int microseconds) {
+/// Lets a writer commit `after` of `n` runs, waits `microseconds` more and kills it. how: "write" or "group".
+Kill kill_writer(const std::string& how, const std::filesystem::path& path, std::uint64_t seed, int n, int after,
+                 int microseconds) {
   Kill kill{path, seed};
   int output = -1;
-  const pid_t pid = start_process({kWriter, "write", path.string(), std::to_string(seed), std::to_string(n)}, &output);
+  const pid_t pid = start_process({kWriter, how, path.string(), std::to_string(seed), std::to_string(n)}, &output);
   char byte;
   while (kill.acknowledged < after && ::read(output, &byte, 1) == 1) ++kill.acknowledged;
   ::usleep(static_cast<useconds_t>(microseconds));
@@ -111,19 +112,22 @@ int inject_faults(int mode, int first, int step) {
 
 }  // namespace
 
-TEST_CASE("trace: a writer killed at 50 random moments loses no run that it committed", "[core][trace][kill]") {
+TEST_CASE("trace: a writer killed at random moments loses no run that it committed, alone or with another",
+          "[core][trace][kill]") {
+  const auto [how, n_kills] = GENERATE(table<std::string, int>({{"write", 50}, {"group", 60}}));
+  CAPTURE(how);
   const ScratchFolder folder;
   constexpr int kRuns = 6;
   const int commit = commit_microseconds(folder / "whole.h5", kRuns);
   Random random(20261121);
   std::vector<std::string> check = {"", kCheck};
   int in_the_middle = 0;
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < n_kills; ++i) {
     // 0 ... 6 commits seen, then up to two commits' time, or 8 ms after the last: while the file is made, within a run,
     // between runs, while it is packed.
     const int after = static_cast<int>(random.between(0, kRuns));
     const int wait = static_cast<int>(random.below(after == kRuns ? 8000 : 2 * commit));
-    const Kill kill = kill_writer(folder / (std::to_string(i) + ".h5"), 1000 * i, kRuns, after, wait);
+    const Kill kill = kill_writer(how, folder / (std::to_string(i) + ".h5"), 1000 * i, kRuns, after, wait);
     CAPTURE(i, after, wait, kill.acknowledged, kill.finished);
     const int committed = check_runs(kill.path, kill.seed);
     if (kill.acknowledged > 0) REQUIRE(committed >= kill.acknowledged);
@@ -139,6 +143,23 @@ TEST_CASE("trace: a writer killed at 50 random moments loses no run that it comm
   if (check[0].empty())
     return skip("no Python with h5py (set KVSCOPE_PYTHON): killed files were read by our reader only");
   CHECK(succeeds(check));
+}
+
+TEST_CASE("trace: runs that were appended count when they are committed", "[core][trace]") {
+  const ScratchFolder folder;
+  const auto path = folder / "run.h5";
+  TraceWriter writer(path, formula_run(0).model, {.max_runs = 4, .max_positions = 60});
+  for (int i = 0; i < 3; ++i) writer.append(formula_run(i));
+  CHECK(writer.committed() == 0);
+  CHECK(check_runs(path, 0) == 0);
+  writer.commit();
+  CHECK(writer.committed() == 3);
+  CHECK(check_runs(path, 0) == 3);
+  writer.append(formula_run(3));
+  CHECK(check_runs(path, 0) == 3);
+  writer.finish();
+  CHECK(check_runs(path, 0) == 4);
+  CHECK(inspect_trace(path).status == "complete");
 }
 
 TEST_CASE("trace: stock h5py reads a finished trace, its default plot and the example in its README", "[core][trace]") {

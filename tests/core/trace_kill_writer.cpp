@@ -2,6 +2,7 @@
 //
 //   trace_kill_writer write PATH SEED N         N runs, formula_run(SEED + i); a byte on stdout after each is committed
 //   trace_kill_writer resume PATH SEED N        the same, going on where PATH stops, if it is there
+//   trace_kill_writer group PATH SEED N         the same as write, with two runs to a commit
 //   trace_kill_writer fault PATH MODE N SINGLE  three runs while the N-th write fails; exit 100 + committed runs if
 //                                               an Error of kind `resource` came that names PATH, 0 if all went well
 //   trace_kill_writer limit PATH                a run, then a file-size limit, then runs; exit as for fault
@@ -84,12 +85,16 @@ using namespace kvscope;
 
 constexpr int kLongest = 60;  // of formula_run
 
-int write_runs(const char* path, std::uint64_t seed, int n, bool resume) {
+int write_runs(const char* path, std::uint64_t seed, int n, bool resume, int group) {
   TraceWriter writer(path, test::formula_run(seed).model,
                      {.overwrite = !resume, .resume = resume, .max_runs = n, .max_positions = kLongest});
   for (int i = writer.committed(); i < n; ++i) {
-    writer.add(test::formula_run(seed + i));
-    if (::write(STDOUT_FILENO, "+", 1) != 1) return 1;
+    writer.append(test::formula_run(seed + i));
+    if ((i + 1) % group != 0 && i + 1 < n) continue;
+    const int before = writer.committed();
+    writer.commit();
+    for (int run = before; run < writer.committed(); ++run)
+      if (::write(STDOUT_FILENO, "+", 1) != 1) return 1;
   }
   writer.finish();
   return 0;
@@ -171,8 +176,9 @@ int main(int argc, char** argv) {
   if (what == "--trace-child") return kvscope::trace_child_main(argc, argv);
   if (what == "--study-child") return kvscope::study_child_main(argc, argv);
   hdf5_start();
-  if ((what == "write" || what == "resume") && argc == 5)
-    return write_runs(argv[2], std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]), what == "resume");
+  if ((what == "write" || what == "resume" || what == "group") && argc == 5)
+    return write_runs(argv[2], std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]), what == "resume",
+                      what == "group" ? 2 : 1);
   if (what == "fault" && argc == 6)
     return write_with_fault(argv[2], std::atoi(argv[3]), std::atol(argv[4]), std::atoi(argv[5]));
   if (what == "cut" && argc == 3) return load_all_lengths(argv[2]);

@@ -55,7 +55,7 @@ class Capture {
     RunWriter writing(writer);
     for (const int index : plan_.left()) {
       if (interrupted()) break;
-      show(n, tokens);
+      show(n, tokens, writing.committed());
       const Prompt& prompt = plan_.prompts[index];
       request.prompt = prompt.text;
       request.messages = messages_of(plan_.system, prompt);
@@ -71,14 +71,14 @@ class Capture {
   }
 
  private:
-  void show(int n, std::int64_t tokens) {
+  // What was decoded has a speed; what is committed counts.
+  void show(int n, std::int64_t tokens, int committed) {
     std::string rate;
     const double seconds = seconds_since(start_), rate_of_tokens = static_cast<double>(tokens) / seconds;
     if (n > 0)
       rate = fixed_text(60 * n / seconds, 1) + " prompts/min, " +
              fixed_text(rate_of_tokens, rate_of_tokens < 10 ? 1 : 0) + " tok/s";
-    job_.progress().update("capture", static_cast<double>(plan_.done.size()) + n,
-                           static_cast<double>(plan_.indices.size()), rate);
+    job_.progress().update("capture", committed, static_cast<double>(plan_.indices.size()), rate);
   }
 
   RunRecord run_of(const RunRequest& request, int index) {

@@ -1,29 +1,47 @@
 #pragma once
-// Runs are written while the next one is decoded.
+// Runs are written while the next ones are decoded.
 
-#include "engine/core/support/background.h"
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {
 
-/// A TraceWriter whose add() happens on a separate thread: checking and committing a short run takes 5 ms, and an engine that
-/// waits for it decodes nothing (204 s for 10,000 short prompts, where 131 s were decoding). One run is under way at
-/// a time, so HDF5 is used by one thread at a time, and what waits is one run's memory. Nothing else may use the writer
-/// until wait() has returned.
+/// A TraceWriter on a separate thread. Runs that come faster than the disk confirms them are committed together: a commit begins
+/// when no run waits, and at the latest 0.5 s after the commit before or with 64 MB of runs. What waits is as much memory at
+/// most, or one run. Nothing else may use the writer until wait() has returned.
 class RunWriter {
  public:
-  explicit RunWriter(TraceWriter& writer) : writer_(writer), background_({}) {}
-  /// Waits; an error of the last run is lost here, which is for a way out that has an error already.
-  ~RunWriter() { background_.wait(); }
+  explicit RunWriter(TraceWriter& writer);
+  /// Waits; an error is lost here, which is for a way out that has an error already.
+  ~RunWriter();
 
-  /// Begins to write `run` once the run before is committed. Throws what add() of that one threw.
+  /// Takes the run once there is room for it. Throws what writing an earlier one threw; no run is written after that.
   void add(RunRecord run);
-  /// Returns once every run is committed. Throws what add() of the last one threw.
+  /// Returns once every run is committed. Throws what writing one of them threw.
   void wait();
+  /// Runs that are safe, those included that the trace had before.
+  int committed() const;
 
  private:
+  void work();
+  /// One commit, of what waits. The queue is not empty; the lock is held before and after.
+  void write_group(std::unique_lock<std::mutex>& lock);
+  void throw_error() const;
+
   TraceWriter& writer_;
-  Background<bool> background_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<RunRecord> queue_;
+  std::int64_t bytes_ = 0;  // of runs that are not committed, about
+  int committed_;
+  bool stop_ = false, is_busy_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;  // none if it cannot be had: then add() writes
 };
 
 }  // namespace kvscope::app

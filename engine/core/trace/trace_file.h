@@ -57,6 +57,9 @@ class TraceWriter {
               FileHandle lock = FileHandle());
   ~TraceWriter();
   void add(const RunRecord& run);
+  /// A run that is committed with the next ones: by commit(), add() or finish(). A kill before that loses it and no other.
+  void append(const RunRecord& run);
+  void commit();
   int committed() const;
   void finish();
 

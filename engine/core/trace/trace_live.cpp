@@ -154,7 +154,7 @@ LiveTrace::LiveTrace(Resumed resumed, const Heading& heading, std::int64_t posit
     return;
   }
   filled_ = resumed.filled;
-  committed_ = resumed.valid.info.n_runs;
+  written_ = committed_ = resumed.valid.info.n_runs;
   bool has_room = resumed.valid.info.status == "partial" && resumed.valid.info.planned_runs == heading.planned_runs;
   for (int axis = 0; axis < kAxes; ++axis)
     has_room = has_room && resumed.valid.extents.size[axis] >= capacity_.size[axis];
@@ -187,7 +187,8 @@ void LiveTrace::renew(Resumed resumed) {
   resumed.valid.trace = OpenTrace{};
   TraceReader reader("", path_);
   create(true, nullptr);
-  for (int run = 0; run < n_runs; ++run) add(reader.load(run));
+  for (int run = 0; run < n_runs; ++run) append(reader.load(run));
+  commit();
 }
 
 LiveTrace::~LiveTrace() {
@@ -195,7 +196,7 @@ LiveTrace::~LiveTrace() {
   if (broken_) trace_.leak();
 }
 
-void LiveTrace::add(const RunRecord& run) {
+void LiveTrace::append(const RunRecord& run) {
   hdf5_start();
   const std::string file = path_.string();
   if (broken_)
@@ -208,23 +209,32 @@ void LiveTrace::add(const RunRecord& run) {
                  .file = file,
                  .found = "a run of model " + run.model.name,
                  .expected = "one model per trace: " + heading_.model.name});
-  const RunBlock block = encode_run(run, filled_, committed_);
+  const RunBlock block = encode_run(run, filled_, written_);
   decode_run(block, heading_.model, file);  // what could not be read back is not written
   check_capacity(block);
   make_room(block);
   try {
     for (const auto& dataset : datasets_of(kVersion))
       write_part(trace_, dataset.id, block.slice.begin, block.slice.count, block[dataset.id].data());
-    flush_to_disk(trace_.file);
-    write_committed(trace_, committed_ + 1);
-    flush_to_disk(trace_.file);
-    if (!temporary_.empty() && committed_ + 1 >= named_with_) take_name(true);
   } catch (const H5Error& error) {
     give_up(error);
   }
-  ++committed_;
+  ++written_;
   for (int axis = 0; axis < kAxes; ++axis)
     if (grows(static_cast<Axis>(axis))) filled_.size[axis] += block.slice.count.size[axis];
+}
+
+void LiveTrace::commit() {
+  if (broken_ || committed_ == written_) return;
+  try {
+    flush_to_disk(trace_.file);
+    write_committed(trace_, written_);
+    flush_to_disk(trace_.file);
+    if (!temporary_.empty() && written_ >= named_with_) take_name(true);
+  } catch (const H5Error& error) {
+    give_up(error);
+  }
+  committed_ = written_;
 }
 
 /// Axes that grow on demand grow into a new file that takes the place of this one.
@@ -236,7 +246,9 @@ void LiveTrace::make_room(const RunBlock& block) {
     capacity_[axis] = kGrowth * needed;
     grown = true;
   }
-  if (grown) create(true, &trace_);
+  if (!grown) return;
+  commit();  // the new file counts all that it has
+  create(true, &trace_);
 }
 
 void LiveTrace::check_capacity(const RunBlock& block) const {
@@ -245,7 +257,7 @@ void LiveTrace::check_capacity(const RunBlock& block) const {
   if (bytes > static_cast<std::size_t>(kMaxRunBytes))  // no reader would take it
     throw Error({.code = ExitCode::resource,
                  .file = path_.string(),
-                 .where = "run " + std::to_string(committed_),
+                 .where = "run " + std::to_string(written_),
                  .found = std::to_string(bytes) + " bytes",
                  .expected = "at most 2 GiB"});
   for (int i = 0; i < kAxes; ++i) {
@@ -254,7 +266,7 @@ void LiveTrace::check_capacity(const RunBlock& block) const {
     if (grows(axis) && !grows_on_demand(axis) && block.slice.count[axis] > left)
       throw Error({.code = ExitCode::resource,
                    .file = path_.string(),
-                   .where = "run " + std::to_string(committed_),
+                   .where = "run " + std::to_string(written_),
                    .found = std::to_string(block.slice.count[axis]) + " " + kAxisNames[i] + "s",
                    .expected = "at most " + std::to_string(left) + ", the space that is left"});
   }

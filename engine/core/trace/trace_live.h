@@ -1,5 +1,5 @@
 #pragma once
-// A trace that is being written: runs are added and committed one by one, then packed.
+// A trace that is being written: runs are added and committed, one by one or several at once, then packed.
 
 #include <filesystem>
 
@@ -29,7 +29,14 @@ class LiveTrace {
   LiveTrace(const LiveTrace&) = delete;
   LiveTrace& operator=(const LiveTrace&) = delete;
 
-  void add(const RunRecord& run);
+  /// Writes the run after the others. It counts once commit() has returned.
+  void append(const RunRecord& run);
+  /// Two waits for the disk, however many runs were appended.
+  void commit();
+  void add(const RunRecord& run) {
+    append(run);
+    commit();
+  }
   int committed() const { return committed_; }
   const std::filesystem::path& path() const { return path_; }
 
@@ -55,7 +62,8 @@ class LiveTrace {
   FileHandle replaced_;  // lock of the file at path_ that this one is to replace
   FileHandle lock_;      // while it is held nobody else writes this file
   OpenTrace trace_;
-  int committed_ = 0, named_with_ = 1;  // it takes its name with so many runs
+  int written_ = 0, committed_ = 0;
+  int named_with_ = 1;  // it takes its name with so many runs
   bool broken_ = false;
 };
 

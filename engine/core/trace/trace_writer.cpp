@@ -29,15 +29,23 @@ TraceWriter::TraceWriter(std::filesystem::path path, const ModelInfo& model, con
 TraceWriter::~TraceWriter() = default;
 
 void TraceWriter::add(const RunRecord& run) {
-  if (impl_->finished)
-    throw Error({.code = ExitCode::internal, .file = impl_->live.path().string(), .found = "add() after finish()"});
-  impl_->live.add(run);
+  append(run);
+  commit();
 }
+
+void TraceWriter::append(const RunRecord& run) {
+  if (impl_->finished)
+    throw Error({.code = ExitCode::internal, .file = impl_->live.path().string(), .found = "a run after finish()"});
+  impl_->live.append(run);
+}
+
+void TraceWriter::commit() { impl_->live.commit(); }
 
 int TraceWriter::committed() const { return impl_->live.committed(); }
 
 void TraceWriter::finish() {
   if (impl_->finished) return;
+  impl_->live.commit();
   impl_->live.pack(impl_->live.path());
   impl_->live.close();
   impl_->finished = true;
