@@ -59,13 +59,17 @@ at::Tensor merge(AttentionPart own, const AttentionPart& past) {
 }
 
 at::Tensor attend_by_library(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             std::int64_t first, double scale) {
+                             std::int64_t first, double scale, const at::Tensor& lse = {}) {
   const std::int64_t n = q.size(0);
   const AttentionPart own =
       call_library(backend, q, k.narrow(1, first, n), v.narrow(1, first, n), scale, /*causal=*/true);
-  if (first == 0) return own.o.contiguous();
+  if (first == 0) {
+    if (lse.defined()) lse.copy_(own.lse);
+    return own.o.contiguous();
+  }
   const AttentionPart past =
       call_library(backend, q, k.narrow(1, 0, first), v.narrow(1, 0, first), scale, /*causal=*/false);
+  if (lse.defined()) lse.copy_(at::logaddexp(own.lse, past.lse));
   return merge(own, past).contiguous();
 }
 
@@ -82,8 +86,11 @@ bool agrees(DenseBackend backend, const at::Tensor& q, std::int64_t n_kv_heads) 
                    v = numbers({n_kv_heads, kQueries + kPast, d}, 0.83);
   const double scale = 1 / std::sqrt(static_cast<double>(d));
   try {
-    const at::Tensor found = attend_by_library(backend, small, k, v, kPast, scale);
-    const at::Tensor expected = ops::lifetime_attention(small, {k, v}, kPast, scale);
+    const at::Tensor lse = at::empty({n_heads, kQueries}, q.options().dtype(at::kFloat)), own_lse = at::empty_like(lse);
+    const at::Tensor found = attend_by_library(backend, small, k, v, kPast, scale, lse);
+    const at::Tensor expected = ops::lifetime_attention(small, {k, v}, kPast, scale, own_lse);
+    // The products are exact in both; the sums are float32.
+    if ((lse - own_lse).abs().max().item<float>() > 1e-2f) return false;
     // Four roundings of bfloat16 (two parts, two of the merge) at values of at most 1.4; another mask or another head
     // would be off by tenths.
     return (found.to(at::kFloat) - expected.to(at::kFloat)).abs().max().item<float>() < 1.4f * 4 / 256;
@@ -127,13 +134,13 @@ DenseBackend choose_dense_backend(const at::Tensor& q, std::int64_t n_kv_heads) 
 }
 
 at::Tensor dense_attention(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           std::int64_t first, const AttentionScores& scores, int window) {
+                           std::int64_t first, const AttentionScores& scores, int window, const at::Tensor& lse) {
   if (window > 0) {
     const std::int64_t n = first + q.size(0);
-    return ops::lifetime_attention(q, in_window(k.narrow(1, 0, n), v.narrow(1, 0, n), window), first, scores);
+    return ops::lifetime_attention(q, in_window(k.narrow(1, 0, n), v.narrow(1, 0, n), window), first, scores, lse);
   }
-  if (backend == DenseBackend::own || !scores.is_plain()) return ops::lifetime_attention(q, {k, v}, first, scores);
-  return attend_by_library(backend, q, k, v, first, scores.scale);
+  if (backend == DenseBackend::own || !scores.is_plain()) return ops::lifetime_attention(q, {k, v}, first, scores, lse);
+  return attend_by_library(backend, q, k, v, first, scores.scale, lse);
 }
 
 ops::KeysInSight in_window(const at::Tensor& k, const at::Tensor& v, int window) {

@@ -20,9 +20,12 @@ const char* name_of(DenseBackend backend);
 /// rectangle over the past are two calls, merged by their log-sum-exp, which is exact:
 ///
 ///     o = o_own + (o_past - o_own) w,   w = exp(lse_past) / (exp(lse_past) + exp(lse_own))
-/// window: newest keys that each query sees, 0 for all; with one the project's kernel computes.
+///     log-sum-exp = log(exp(lse_past) + exp(lse_own))
+/// window: newest keys that each query sees, 0 for all; with one the project's kernel computes. lse: [n_heads, n] float32, filled, or
+/// undefined.
 at::Tensor dense_attention(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           std::int64_t first, const AttentionScores& scores, int window = 0);
+                           std::int64_t first, const AttentionScores& scores, int window = 0,
+                           const at::Tensor& lse = {});
 
 /// Keys [n_kv_heads, n, head_dim] of positions 0 ... n - 1 as the queries of a layer with that window see them: key t is
 /// there until query t + window. 0: for ever.

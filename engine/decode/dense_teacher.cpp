@@ -13,17 +13,19 @@
 namespace kvscope::engine {
 namespace {
 
-constexpr double kEpsilon = 1e-6;            // inside the logarithm (KVpop eq. 3)
-constexpr std::int64_t kTeacherChunk = 256;  // queries of one pass; bounds the time until a cancel is heard
+constexpr double kEpsilon = 1e-6;  // inside the logarithm (KVpop eq. 3)
+/// Queries of one pass; they bound the time until a cancel is heard. A GPU is idle between the launches of a short one.
+constexpr int kChunkOfCpu = 256, kChunkOfGpu = 2048;
 
 }  // namespace
 
 /// Dense attention over all keys so far, with the mass added up on the way.
 struct DenseTeacher::Impl final : AttentionHook {
-  Impl(const LoadedModel& model_, int capacity_, int window_, const OracleSpec& spec_)
-      : model(model_), capacity(capacity_), window(window_), spec(spec_) {
+  Impl(const LoadedModel& model_, int capacity_, int window_, const OracleSpec& spec_, int chunk_)
+      : model(model_), capacity(capacity_), window(window_), spec(spec_), chunk(chunk_) {
     const ModelConfig& config = model.config();
     const Weights& weights = model.weights();
+    if (chunk == 0) chunk = weights.device.is_cuda() ? kChunkOfGpu : kChunkOfCpu;
     const auto options = at::TensorOptions().device(weights.device);
     keys = at::empty({config.n_layers, capacity, config.n_kv_heads, config.head_dim}, options.dtype(weights.dtype));
     values = at::empty_like(keys);
@@ -55,7 +57,8 @@ struct DenseTeacher::Impl final : AttentionHook {
                                      in_window(seen.k.narrow(1, 0, n_seen), seen.v.narrow(1, 0, n_seen), tokens.window),
                                      horizon, tokens.scores);
     }
-    const at::Tensor o = ops::lifetime_attention(q, seen, horizon, tokens.scores, lse);
+    const at::Tensor o = dense_attention(choose_dense_backend(q, k.size(1)), q, seen.k, seen.v, horizon, tokens.scores,
+                                         /*window=*/0, lse);
     if (spec.sparse_lse && kept != nullptr) {
       seen.evict_at = lifetimes(layer, horizon + n);
       ops::lifetime_attention(q, seen, horizon, tokens.scores, lse);
@@ -151,6 +154,7 @@ struct DenseTeacher::Impl final : AttentionHook {
   const LoadedModel& model;
   int capacity, window;
   OracleSpec spec;
+  int chunk;
   int horizon = 0;                    // tokens seen: where those of the next pass stand
   const LifetimeMap* kept = nullptr;  // the policy's, while absorb() lasts
   at::Tensor keys, values;            // [n_layers, capacity, n_kv_heads, head_dim]
@@ -162,9 +166,9 @@ struct DenseTeacher::Impl final : AttentionHook {
   std::vector<at::Tensor> grams;      // [n_layers] W_h^T W_h of each query head, made when first needed
 };
 
-DenseTeacher::DenseTeacher(const LoadedModel& model, int capacity, int window, const OracleSpec& spec) {
+DenseTeacher::DenseTeacher(const LoadedModel& model, int capacity, int window, const OracleSpec& spec, int chunk) {
   const c10::InferenceMode no_gradients;
-  impl_ = std::make_unique<Impl>(model, capacity, window, spec);
+  impl_ = std::make_unique<Impl>(model, capacity, window, spec, chunk);
 }
 
 DenseTeacher::~DenseTeacher() = default;
@@ -181,7 +185,7 @@ bool DenseTeacher::absorb(std::span<const std::int32_t> ids, const std::function
   teacher.kept = kept;
   while (!ids.empty()) {
     if (stop && stop()) return false;
-    const std::int64_t n = std::min<std::int64_t>(kTeacherChunk, static_cast<std::int64_t>(ids.size()));
+    const std::int64_t n = std::min<std::int64_t>(teacher.chunk, static_cast<std::int64_t>(ids.size()));
     forward(teacher.model.config(), teacher.model.weights(), ids_tensor(teacher.model.weights(), ids.data(), n),
             teacher.horizon, teacher);
     teacher.horizon += static_cast<int>(n);

@@ -27,11 +27,12 @@ struct FutureAttention {
 /// and root mean square and maximum over the same queries, and each times |W_o^(h) v_t| over the layer's mean |o W_o|,
 /// as OracleSpec says; for agg=logmean it is exp(mean_h log(1e-6 + m^(h))) - 1e-6, so that the logarithm of 1e-6 + it is
 /// the target either way. p is the teacher's own dense attention. Costs O(S) memory a head (its keys, values and sums)
-/// and works in chunks, so that it can keep up with a run.
+/// and works in chunks, so that it can keep up with a run, and what a pass needs besides does not grow with S.
 class DenseTeacher {
  public:
-  /// capacity: the most tokens that will ever be given; window: of the policy that is judged.
-  DenseTeacher(const LoadedModel& model, int capacity, int window, const OracleSpec& spec = {});
+  /// capacity: the most tokens that will ever be given; window: of the policy that is judged. chunk: tokens of one pass at most, 0 for
+  /// what suits the device; results do not depend on it but for the last bits.
+  DenseTeacher(const LoadedModel& model, int capacity, int window, const OracleSpec& spec = {}, int chunk = 0);
   ~DenseTeacher();
 
   /// Takes the tokens that follow on those already seen. `stop` is asked before each chunk; returns false if it said

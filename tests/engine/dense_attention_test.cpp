@@ -76,11 +76,14 @@ void check_library(DenseBackend backend, std::int64_t n, std::int64_t first, std
   const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
   const auto there = [](const at::Tensor& x) { return x.to(c10::Device(c10::kCUDA, 0), at::kBFloat16); };
   const at::Tensor q = there(p.q), k = there(p.k), v = there(p.v);
-  const at::Tensor expected =
-      engine::dense_attention(DenseBackend::own, q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), first, scale);
+  const at::Tensor lse = at::empty({2 * group, n}, q.options().dtype(at::kFloat)), exact = at::empty_like(lse);
+  const at::Tensor expected = engine::dense_attention(DenseBackend::own, q.to(at::kFloat), k.to(at::kFloat),
+                                                      v.to(at::kFloat), first, scale, /*window=*/0, exact);
   const double own = max_error(engine::dense_attention(DenseBackend::own, q, k, v, first, scale), expected);
-  const double library = max_error(engine::dense_attention(backend, q, k, v, first, scale), expected);
+  const double library =
+      max_error(engine::dense_attention(backend, q, k, v, first, scale, /*window=*/0, lse), expected);
   CHECK(library <= 2 * own + 2.0 / 256);
+  CHECK(max_error(lse, exact) < 1e-2);
 }
 
 TEST_CASE("the library's dense attention is the project's own, with a past and without", "[engine][attention][cuda]") {

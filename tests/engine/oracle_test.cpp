@@ -68,6 +68,39 @@ TEST_CASE("the teacher's future mass is the mean of the softmax matrix' columns 
   }
 }
 
+/// Whether a is b to about 1e-4 of it, and no number where b is none.
+void check_close(const HeadSeries<float>& a, const HeadSeries<float>& b) {
+  REQUIRE(a.n_layers() == b.n_layers());
+  for (int layer = 0; layer < a.n_layers(); ++layer) {
+    for (int head = 0; head < a.n_kv_heads(); ++head) {
+      REQUIRE(a.row(layer, head).size() == b.row(layer, head).size());
+      for (std::size_t t = 0; t < a.row(layer, head).size(); ++t) {
+        const float found = a.row(layer, head)[t], expected = b.row(layer, head)[t];
+        REQUIRE(std::isnan(found) == std::isnan(expected));
+        if (!std::isnan(expected)) REQUIRE(found == Approx(expected).epsilon(1e-4).margin(1e-7));
+      }
+    }
+  }
+}
+
+TEST_CASE("what the teacher sees does not depend on how many tokens it reads at once", "[engine][oracle]") {
+  constexpr int kText = 600;
+  const LoadedModel model = test::small_model();
+  const std::vector<std::int32_t> ids = test::some_ids(kText);
+  const auto seen = [&](int chunk) {
+    DenseTeacher teacher(model, kText, 16, OracleSpec{}, chunk);
+    int looks = 0;
+    teacher.absorb(ids, [&] { return ++looks, false; });
+    CHECK(looks == (kText + chunk - 1) / chunk);
+    return teacher.future();
+  };
+  const FutureAttention expected = seen(256), found = seen(GENERATE(7, 100, 2048));
+  check_close(found.mass, expected.mass);
+  for (const auto kind : {&FutureKinds::rms, &FutureKinds::max, &FutureKinds::value_norm, &FutureKinds::output_mean,
+                          &FutureKinds::output_rms, &FutureKinds::output_max})
+    check_close(found.kinds.*kind, expected.kinds.*kind);
+}
+
 TEST_CASE("the oracle recalls itself completely, and a run's final oracle has its whole length", "[engine][oracle]") {
   const LoadedModel model = test::small_model();
   RunRequest request = test::request(test::some_ids(100), "kvpop:budget=40,sinks=4,window=16", 40);
