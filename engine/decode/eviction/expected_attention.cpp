@@ -18,18 +18,18 @@ at::Tensor mean_rotation(const LayerWeights& layer, std::int64_t first, std::int
   return at::cat({top, bottom}, 0) * layer.attention_scaling;
 }
 
-/// Queries [n, n_heads, head_dim] at `position`, turned back, float32.
+/// Queries [..., n, head_dim] at `position` [n], turned back, float32.
 at::Tensor unrotated(const at::Tensor& q, const at::Tensor& position, const LayerWeights& layer) {
-  const at::Tensor angle = (position.to(at::kFloat).unsqueeze(1) * layer.inv_freq.unsqueeze(0)).unsqueeze(1);
-  const at::Tensor x = q.to(at::kFloat) / layer.attention_scaling;
-  const std::int64_t half = x.size(2) / 2;
-  const at::Tensor low = x.narrow(2, 0, half), high = x.narrow(2, half, half);
-  return at::cat({low * angle.cos() + high * angle.sin(), high * angle.cos() - low * angle.sin()}, 2);
+  const at::Tensor angle = position.to(at::kFloat).unsqueeze(1) * layer.inv_freq.unsqueeze(0);
+  const at::Tensor x = q / layer.attention_scaling, cosine = angle.cos(), sine = angle.sin();
+  const std::int64_t half = x.size(-1) / 2;
+  const at::Tensor low = x.narrow(-1, 0, half), high = x.narrow(-1, half, half);
+  return at::cat({low * cosine + high * sine, high * cosine - low * sine}, -1);
 }
 
 struct Statistics {
-  at::Tensor mean;        // [n_heads, head_dim]
-  at::Tensor covariance;  // [n_heads, head_dim, head_dim]
+  at::Tensor mean;        // [layers * n_heads, head_dim]
+  at::Tensor covariance;  // [layers * n_heads, head_dim, head_dim]
 };
 
 Statistics of_sums(const at::Tensor& sum, const at::Tensor& outer, double n) {
@@ -43,6 +43,9 @@ class ExpectedAttention final : public AttentionMethod {
   bool reads_unrotated() const override { return true; }
   void observe(int layer, const LayerTokens& tokens, std::int64_t first) override;
   void after_attention(const LayerStep& step) override { ring_.enqueue(step); }
+  void observe_step(std::int32_t position, const kernels::RetainDecision* decisions, const float*) override {
+    state_.order.note_step(position, decisions);
+  }
   void after_prompt(int prompt_len, StepFacts* facts) override;
   void after_step(int prompt_len, int n_tokens, StepFacts* facts) override;
   /// By the statistics of the newest queries, whatever `interval` says.
@@ -52,8 +55,8 @@ class ExpectedAttention final : public AttentionMethod {
  private:
   /// n_more: tokens that come before anything leaves again.
   void compress(int n_tokens, int n_more, bool of_prompt, StepFacts* facts);
-  Statistics statistics(int layer, int n_tokens, bool of_prompt) const;
-  at::Tensor scores(int layer, const OrderedLayer& tokens, int n_tokens, bool of_prompt) const;
+  Statistics statistics(const OrderedTokens& tokens, int n_tokens, bool of_prompt) const;
+  at::Tensor scores(const OrderedTokens& tokens, int n_tokens, bool of_prompt) const;
 
   const PolicySpec& spec() const { return state_.policy.spec(); }
   int n_sink() const { return state_.policy.geometry().n_sink; }
@@ -106,49 +109,62 @@ bool ExpectedAttention::accepts(const PolicySpec& next) const {
 }
 
 void ExpectedAttention::compress(int n_tokens, int n_more, bool of_prompt, StepFacts* facts) {
-  keep_best(
-      state_, {.n_tokens = n_tokens, .fixed_from = n_tokens, .n_more = n_more, .with_values = true},
-      [&](int layer, const OrderedLayer& tokens) { return scores(layer, tokens, n_tokens, of_prompt); }, facts);
+  const bool with_values = spec().value("values") == 1;
+  keep_best(state_, {.n_tokens = n_tokens, .fixed_from = n_tokens, .n_more = n_more},
+            {.reads = with_values ? Reads::keys_and_values : Reads::keys,
+             .of = [&](const OrderedTokens& tokens) { return scores(tokens, n_tokens, of_prompt); }},
+            facts);
 }
 
-Statistics ExpectedAttention::statistics(int layer, int n_tokens, bool of_prompt) const {
-  if (of_prompt) return of_sums(query_sum_[layer], query_outer_[layer], static_cast<double>(n_queries_));
+Statistics ExpectedAttention::statistics(const OrderedTokens& tokens, int n_tokens, bool of_prompt) const {
+  if (of_prompt) {
+    const auto of_layers = [&](const at::Tensor& all) { return all.index_select(0, tokens.layer).flatten(0, 1); };
+    return of_sums(of_layers(query_sum_), of_layers(query_outer_), static_cast<double>(n_queries_));
+  }
   // The sinks' own are among them while the text is short.
   const int n_queries = std::clamp(n_tokens - n_sink(), 0, kObserved);
-  const auto [rotated, position] = ring_.newest(layer, n_queries, n_tokens);
-  const at::Tensor q = unrotated(rotated, position, state_.model.weights().layers[layer]).transpose(0, 1);
-  return of_sums(q.sum(1), at::bmm(q.transpose(1, 2), q), static_cast<double>(q.size(1)));
+  const LayerWeights& alike = state_.model.weights().layers[static_cast<std::size_t>(tokens.layers.front())];
+  const std::int64_t n_layers = tokens.layer.size(0), dim = state_.model.config().head_dim;
+  const auto of_layers = [&](std::int64_t first, std::int64_t n) {
+    const auto [rotated, position] = ring_.newest(tokens.layer.narrow(0, first, n), n_queries, n_tokens);
+    const at::Tensor q = unrotated(rotated, position, alike).flatten(0, 1);
+    return at::cat({at::bmm(q.transpose(1, 2), q), q.sum(1, /*keepdim=*/true)}, 1);
+  };
+  const at::Tensor sums =
+      by_blocks(n_layers, state_.model.config().n_heads * n_queries * dim, tokens.layer.device(), of_layers);
+  return of_sums(sums.select(1, dim), sums.narrow(1, 0, dim), n_queries);
 }
 
-at::Tensor ExpectedAttention::scores(int layer, const OrderedLayer& tokens, int n_tokens, bool of_prompt) const {
-  const bool with_covariance = spec().value("covariance") == 1, with_values = spec().value("values") == 1;
+at::Tensor ExpectedAttention::scores(const OrderedTokens& tokens, int n_tokens, bool of_prompt) const {
+  const bool with_covariance = spec().value("covariance") == 1;
   const double epsilon = spec().value("epsilon");
   const ModelConfig& config = state_.model.config();
-  const Statistics seen = statistics(layer, n_tokens, of_prompt);
-  const at::Tensor rotation = mean_rotation(state_.model.weights().layers[layer], n_tokens, spec().count("future"));
-  const at::Tensor mean = at::matmul(seen.mean, rotation.t());
-  const at::Tensor covariance = at::matmul(at::matmul(rotation, seen.covariance), rotation.t());
+  const int layer = tokens.layers.front(), group = config.group_size();  // the others are as this one
+  const Statistics seen = statistics(tokens, n_tokens, of_prompt);
+  const at::Tensor rotation =
+      mean_rotation(state_.model.weights().layers[static_cast<std::size_t>(layer)], n_tokens, spec().count("future"));
+  const std::int64_t rows = tokens.k.size(0), dim = config.head_dim;
+  const at::Tensor mean = at::matmul(seen.mean, rotation.t()).view({rows, group, dim});
+  const at::Tensor covariance =
+      at::matmul(at::matmul(rotation, seen.covariance), rotation.t()).view({rows, group, dim, dim});
   const double root = 1 / config.attention_scale(layer);  // sqrt(d): dividing by it rounds once, as in the paper's code
-  at::Tensor out = at::zeros({config.n_kv_heads, tokens.most()}, tokens.k.options().dtype(at::kFloat));
-  for (int head = 0; head < config.n_kv_heads; ++head) {
-    const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
-    const auto n = static_cast<std::int64_t>(positions.size());
-    const std::int64_t n_sinks = std::lower_bound(positions.begin(), positions.end(), n_sink()) - positions.begin();
-    if (n == n_sinks) continue;
-    const int group = config.group_size();
-    const at::Tensor k = tokens.k[head].narrow(0, n_sinks, n - n_sinks).to(at::kFloat);
-    at::Tensor logits = at::matmul(mean.narrow(0, head * group, group), k.t()) / root;  // [group, n - n_sinks]
+  // The sinks are first in every head, which never leave.
+  const std::int64_t n_sinks = std::min<std::int64_t>(n_sink(), tokens.most()), n_keys = tokens.most() - n_sinks;
+  const at::Tensor is_empty = tokens.position.flatten(0, 1).narrow(1, n_sinks, n_keys) >= n_tokens;
+  const auto of_rows = [&](std::int64_t first, std::int64_t n) {
+    const auto part = [&](const at::Tensor& all) { return all.narrow(0, first, n); };
+    const auto past_sinks = [&](const at::Tensor& all) { return part(all).narrow(1, n_sinks, n_keys).to(at::kFloat); };
+    const at::Tensor k = past_sinks(tokens.k);
+    at::Tensor logits = at::matmul(part(mean), k.transpose(1, 2)) / root;  // [n, group, n_keys]
     if (with_covariance) {
-      const at::Tensor of_head = covariance.narrow(0, head * group, group);
-      logits = logits + (at::matmul(k.unsqueeze(0), of_head) * k.unsqueeze(0)).sum(2) / (2 * root * root);
+      const at::Tensor each = k.unsqueeze(1);
+      logits = logits + (at::matmul(each, part(covariance)) * each).sum(3) / (2 * root * root);
     }
-    at::Tensor score = logits.softmax(-1).mean(0);
-    if (with_values) {
-      score = (score + epsilon) * tokens.v[head].narrow(0, n_sinks, n - n_sinks).to(at::kFloat).norm(2, -1);
-    }
-    out[head].narrow(0, n_sinks, n - n_sinks).copy_(score);
-  }
-  return out;
+    const at::Tensor score = logits.masked_fill_(part(is_empty).unsqueeze(1), -INFINITY).softmax(-1).mean(1);
+    return tokens.v.defined() ? (score + epsilon) * past_sinks(tokens.v).norm(2, -1) : score;
+  };
+  const at::Tensor scores = by_blocks(rows, group * n_keys * dim, rotation.device(), of_rows);
+  return at::constant_pad_nd(scores, {n_sinks, 0}).view(tokens.position.sizes());
 }
 
 }  // namespace

@@ -36,9 +36,7 @@ class H2o final : public LeastAttention {
  private:
   static bool is_mean(const SequenceState& state) { return state.policy.spec().value("normalise") == 1; }
 
-  at::Tensor prompt_scores(int layer, const OrderedLayer& tokens, int) const override {
-    return priorities(state_, layer, tokens);
-  }
+  Score prompt_score(int) const override { return by_priority(state_); }
 };
 
 }  // namespace

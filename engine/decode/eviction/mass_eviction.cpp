@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "engine/core/policy/allocation.h"
 
@@ -11,52 +10,92 @@ namespace kvscope::engine {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr std::int32_t kAfterAll = std::numeric_limits<std::int32_t>::max();  // position of an empty place
+constexpr std::int64_t kMostKeys = 1 << 27;                                   // numbers in the keys of layers at once
+constexpr std::int64_t kBlockOfGpu = 1 << 25, kBlockOfCpu = 1 << 18;          // floats
 
-/// Who is where, of all layers. A GPU is asked once: of many small questions each waits for what is before it, and among programs that
-/// share the device for their turns too.
-std::vector<OrderedLayer> ordered(const SequenceState& state) {
-  const ModelConfig& config = state.model.config();
-  const at::Tensor all = state.cache.slot_positions().cpu();
-  std::vector<OrderedLayer> layers(static_cast<std::size_t>(config.n_layers));
-  std::int64_t most = 1;
-  for (int layer = 0; layer < config.n_layers; ++layer) {
-    for (int head = 0; head < config.n_kv_heads; ++head) {
-      const std::int32_t* position = all.data_ptr<std::int32_t>() + (layer * config.n_kv_heads + head) * all.size(2);
-      std::vector<std::int32_t> slots, positions;
-      for (int slot = 0; slot < state.cache.n_slots(layer, head); ++slot) {
-        if (position[slot] >= 0) slots.push_back(slot);
-      }
-      std::sort(slots.begin(), slots.end(), [&](int a, int b) { return position[a] < position[b]; });
-      for (const std::int32_t slot : slots) positions.push_back(position[slot]);
-      most = std::max(most, static_cast<std::int64_t>(slots.size()));
-      OrderedLayer& out = layers[static_cast<std::size_t>(layer)];
-      out.slots.push_back(std::move(slots));
-      out.positions.push_back(std::move(positions));
-    }
-  }
-  // Both to the device at once as well.
-  at::Tensor host = at::zeros({config.n_layers, 2, config.n_kv_heads, most}, at::kLong);
-  std::int64_t* to = host.data_ptr<std::int64_t>();
-  for (const OrderedLayer& layer : layers) {
-    for (const auto* lists : {&layer.slots, &layer.positions})
-      for (const auto& list : *lists) std::copy(list.begin(), list.end(), to), to += most;
-  }
-  const at::Tensor there = host.to(state.cache.slot_positions().device());
-  for (int layer = 0; layer < config.n_layers; ++layer) {
-    layers[static_cast<std::size_t>(layer)].slot = there[layer][0];
-    layers[static_cast<std::size_t>(layer)].position = there[layer][1];
-  }
-  return layers;
+/// Whether one set of operations does for both layers.
+bool are_alike(const LoadedModel& model, int a, int b) {
+  const AttentionScores of_a = attention_scores(model.config(), model.weights(), a),
+                        of_b = attention_scores(model.config(), model.weights(), b);
+  const LayerWeights &in_a = model.weights().layers[static_cast<std::size_t>(a)],
+                     &in_b = model.weights().layers[static_cast<std::size_t>(b)];
+  return of_a.scale == of_b.scale && of_a.soft_cap == of_b.soft_cap && of_a.sink.defined() == of_b.sink.defined() &&
+         in_a.inv_freq.is_same(in_b.inv_freq) && in_a.attention_scaling == in_b.attention_scaling;
 }
 
-/// Their keys, and values if asked for.
-void read_rows(const SequenceState& state, int layer, bool with_values, OrderedLayer& tokens) {
-  int n = 1;
-  for (int head = 0; head < state.model.config().n_kv_heads; ++head) n = std::max(n, state.cache.n_slots(layer, head));
-  const SlotCache::Rows rows = state.cache.rows(layer, n);
-  const at::Tensor there = tokens.slot.unsqueeze(2).expand({-1, -1, state.model.config().head_dim});
-  tokens.k = rows.k.gather(1, there);
-  if (with_values) tokens.v = rows.v.gather(1, there);
+/// The layers in which a policy decides, as many at once as are alike and have keys for `most` tokens a head.
+std::vector<std::vector<int>> batches(const SequenceState& state, std::int64_t most) {
+  const ModelConfig& config = state.model.config();
+  const auto n_at_once =
+      static_cast<std::size_t>(std::max<std::int64_t>(1, kMostKeys / (most * config.n_kv_heads * config.head_dim)));
+  std::vector<std::vector<int>> out;
+  for (int layer = 0; layer < config.n_layers; ++layer) {
+    if (state.policy.is_local_layer(layer)) continue;
+    if (out.empty() || out.back().size() == n_at_once || !are_alike(state.model, out.back().front(), layer))
+      out.emplace_back();
+    out.back().push_back(layer);
+  }
+  return out;
+}
+
+/// The tokens of these layers, copied to the device in one piece.
+OrderedTokens tokens_of(const SequenceState& state, std::vector<int> layers, const std::vector<SlotOrder::Head>& heads,
+                        Reads reads) {
+  const std::int64_t n_heads = state.model.config().n_kv_heads, n = static_cast<std::int64_t>(layers.size());
+  std::int64_t most = 1;
+  const auto head_of = [&](int layer, std::int64_t head) -> const SlotOrder::Head& {
+    return heads[static_cast<std::size_t>(layer * n_heads + head)];
+  };
+  for (const int layer : layers)
+    for (std::int64_t head = 0; head < n_heads; ++head)
+      most = std::max(most, static_cast<std::int64_t>(head_of(layer, head).slots.size()));
+  const at::Tensor all = state.cache.slot_positions();
+  const std::int64_t cells = n * n_heads * most;
+  const at::Tensor host = at::empty({2 * cells + n}, at::TensorOptions().dtype(at::kInt).pinned_memory(all.is_cuda()));
+  std::int32_t* slot = host.data_ptr<std::int32_t>();
+  std::int32_t* position = slot + cells;
+  std::copy(layers.begin(), layers.end(), slot + 2 * cells);
+  for (const int layer : layers) {
+    for (std::int64_t head = 0; head < n_heads; ++head, slot += most, position += most) {
+      const auto& [slots, positions] = head_of(layer, head);
+      std::fill(std::ranges::copy(slots, slot).out, slot + most, 0);
+      std::fill(std::ranges::copy(positions, position).out, position + most, kAfterAll);
+    }
+  }
+  const at::Tensor there = host.to(all.device(), /*non_blocking=*/true);
+  const auto part = [&](std::int64_t first) { return there.narrow(0, first, cells).view({n, n_heads, most}); };
+  OrderedTokens out{.layers = std::move(layers),
+                    .layer = there.narrow(0, 2 * cells, n).to(at::kLong),
+                    .slot = part(0).to(at::kLong),
+                    .position = part(cells)};
+  if (reads == Reads::nothing) return out;
+  SlotCache::Rows rows = state.cache.rows_in(out.layer, out.slot, reads == Reads::keys_and_values);
+  out.k = std::move(rows.k), out.v = std::move(rows.v);
+  return out;
+}
+
+/// What all tokens are worth, [n_layers * n_kv_heads] rows on the host in the order of `heads`; none of a local layer.
+struct Worth {
+  std::vector<at::Tensor> batches;
+  std::vector<float*> rows;
+};
+Worth worth_of_all(const SequenceState& state, const std::vector<SlotOrder::Head>& heads, const Score& score) {
+  const auto n_heads = static_cast<std::size_t>(state.model.config().n_kv_heads);
+  std::size_t most = 1;
+  for (const SlotOrder::Head& head : heads) most = std::max(most, head.slots.size());
+  const std::vector<std::vector<int>> all = batches(state, static_cast<std::int64_t>(most));
+  Worth out{.batches = {}, .rows = std::vector<float*>(heads.size())};
+  for (const std::vector<int>& layers : all)
+    out.batches.push_back(score.of(tokens_of(state, layers, heads, score.reads)));
+  for (std::size_t i = 0; i < all.size(); ++i) {  // the first waits for all
+    out.batches[i] = out.batches[i].cpu().contiguous();
+    float* row = out.batches[i].data_ptr<float>();
+    for (const int layer : all[i])
+      for (std::size_t head = 0; head < n_heads; ++head, row += out.batches[i].size(2))
+        out.rows[static_cast<std::size_t>(layer) * n_heads + head] = row;
+  }
+  return out;
 }
 
 }  // namespace
@@ -78,63 +117,63 @@ std::vector<float> HeadTokens::free_worth() const {
   return out;
 }
 
-std::vector<char> HeadTokens::best(std::int64_t n) const {
-  std::vector<std::size_t> order(worth.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return worth[a] > worth[b]; });
-  std::vector<char> stays(order.size(), 0);
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    stays[order[i]] = static_cast<std::int64_t>(i) < n || worth[order[i]] == kInfinity;
+std::vector<std::int32_t> HeadTokens::all_but_best(std::int64_t n) const {
+  std::vector<std::int32_t> out;
+  const auto size = static_cast<std::int64_t>(worth.size());
+  if (n >= size) return out;
+  if (n + 1 == size) {  // text that passes token by token
+    std::size_t least = 0;
+    for (std::size_t i = 1; i < worth.size(); ++i)
+      if (worth[i] <= worth[least]) least = i;
+    if (worth[least] != kInfinity) out.push_back(static_cast<std::int32_t>(least));
+    return out;
   }
-  return stays;
+  // Of those that are worth as much as the n-th, as many stay as there is room for.
+  float bound = kInfinity;
+  if (n > 0) {
+    std::vector<float> order(worth.begin(), worth.end());
+    std::nth_element(order.begin(), order.begin() + (n - 1), order.end(), std::greater<>());
+    bound = order[static_cast<std::size_t>(n - 1)];
+  }
+  std::int64_t room = n - std::ranges::count_if(worth, [&](float one) { return one > bound; });
+  for (std::int64_t i = 0; i < size; ++i) {
+    const float one = worth[static_cast<std::size_t>(i)];
+    if (one > bound || one == kInfinity || (one == bound && room-- > 0)) continue;
+    out.push_back(static_cast<std::int32_t>(i));
+  }
+  return out;
 }
 
-void evict(SequenceState& state, int n_tokens, const std::function<int()>& max_slots, bool with_values,
-           const Score& score, const Choose& choose, StepFacts* facts) {
-  const ModelConfig& config = state.model.config();
-  std::vector<OrderedLayer> layers = ordered(state);
-  std::vector<at::Tensor> of_layers;
-  for (int layer = 0; layer < config.n_layers; ++layer) {
-    OrderedLayer& tokens = layers[static_cast<std::size_t>(layer)];
-    if (state.policy.is_local_layer(layer)) {
-      of_layers.push_back(at::zeros(tokens.slot.sizes(), tokens.slot.options().dtype(at::kFloat)));
-      continue;
-    }
-    read_rows(state, layer, with_values, tokens);
-    of_layers.push_back(score(layer, tokens));
-    tokens.k = tokens.v = at::Tensor();
-  }
-  const at::Tensor all = at::stack(of_layers).cpu();  // one wait for all layers
-  std::vector<std::vector<std::int32_t>> keep;
-  for (int layer = 0; layer < config.n_layers; ++layer) {
-    const OrderedLayer& tokens = layers[static_cast<std::size_t>(layer)];
-    const at::Tensor scores = all[layer];
+at::Tensor by_blocks(std::int64_t n_rows, std::int64_t floats_a_row, const at::Device& device,
+                     const std::function<at::Tensor(std::int64_t first, std::int64_t n)>& of) {
+  const std::int64_t most = device.is_cuda() ? kBlockOfGpu : kBlockOfCpu;
+  const std::int64_t block = std::clamp<std::int64_t>(most / std::max<std::int64_t>(1, floats_a_row), 1, n_rows);
+  if (block == n_rows) return of(0, n_rows);
+  std::vector<at::Tensor> parts;
+  for (std::int64_t first = 0; first < n_rows; first += block)
+    parts.push_back(of(first, std::min(block, n_rows - first)));
+  return at::cat(parts);
+}
+
+void evict(SequenceState& state, int n_tokens, const std::function<int()>& max_slots, const Score& score,
+           const Choose& choose, StepFacts* facts) {
+  const auto n_heads = static_cast<std::size_t>(state.model.config().n_kv_heads);
+  const std::vector<SlotOrder::Head>& all = state.order.read(state.cache, n_tokens);
+  const Worth worth = worth_of_all(state, all, score);
+  std::vector<std::vector<std::int32_t>> leave(all.size());
+  for (int layer = 0; layer < state.model.config().n_layers; ++layer) {
+    if (state.policy.is_local_layer(layer)) continue;  // its window is the model's
+    const std::size_t first = static_cast<std::size_t>(layer) * n_heads;
     std::vector<HeadTokens> heads;
-    for (int head = 0; head < config.n_kv_heads; ++head) {
-      const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
-      const float* row = scores.data_ptr<float>() + head * scores.size(1);
-      heads.push_back({positions, {row, row + positions.size()}});
-    }
-    std::vector<std::vector<char>> of_heads;
-    if (state.policy.is_local_layer(layer)) {  // its window is the model's
-      for (const HeadTokens& one : heads) of_heads.emplace_back(one.positions.size(), 1);
-    } else {
-      of_heads = choose(layer, std::move(heads));
-    }
-    for (int head = 0; head < config.n_kv_heads; ++head) {
-      const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
-      const std::vector<char>& stays = of_heads[static_cast<std::size_t>(head)];
-      keep.emplace_back();
-      for (std::size_t i = 0; i < positions.size(); ++i) {
-        if (stays[i]) {
-          keep.back().push_back(tokens.slots[static_cast<std::size_t>(head)][i]);
-        } else if (facts != nullptr) {
-          facts->lifetimes.push_back({layer, head, positions[i], n_tokens});
-        }
-      }
-    }
+    for (std::size_t i = first; i < first + n_heads; ++i)
+      heads.push_back({all[i].positions, {worth.rows[i], all[i].positions.size()}});
+    std::ranges::move(choose(layer, std::move(heads)), leave.begin() + static_cast<std::ptrdiff_t>(first));
+    for (std::size_t i = first; facts != nullptr && i < first + n_heads; ++i)
+      for (const std::int32_t place : leave[i])
+        facts->lifetimes.push_back(
+            {layer, static_cast<int>(i - first), all[i].positions[static_cast<std::size_t>(place)], n_tokens});
   }
-  state.keep_only(keep, max_slots());
+  state.take_out(n_tokens, leave, max_slots());
 }
 
 namespace {
@@ -163,16 +202,16 @@ void keep_best(SequenceState& state, const Keep& keep, const Score& score, StepF
     return std::min(std::min(policy.greatest_budget(), keep.n_tokens) + keep.n_more, state.n_positions);
   };
   evict(
-      state, keep.n_tokens, max_slots, keep.with_values, score,
+      state, keep.n_tokens, max_slots, score,
       [&](int layer, std::vector<HeadTokens> heads) {
         for (HeadTokens& tokens : heads) tokens.protect(n_sink, keep.fixed_from);
         if (divides) divide(state, layer, heads);
-        std::vector<std::vector<char>> stays;
+        std::vector<std::vector<std::int32_t>> leave;
         for (const HeadTokens& tokens : heads) {
-          const int head = layer * static_cast<int>(heads.size()) + static_cast<int>(stays.size());
-          stays.push_back(tokens.best(state.policy.budget(head)));
+          const int head = layer * static_cast<int>(heads.size()) + static_cast<int>(leave.size());
+          leave.push_back(tokens.all_but_best(state.policy.budget(head)));
         }
-        return stays;
+        return leave;
       },
       facts);
   if (divides && facts != nullptr) facts->heads = state.policy.plan().heads;
@@ -187,8 +226,10 @@ bool exceeds_budget(const SequenceState& state) {
   return false;
 }
 
-at::Tensor priorities(const SequenceState& state, int layer, const OrderedLayer& tokens) {
-  return state.cache.slot_priority(layer).gather(1, tokens.slot);
+Score by_priority(const SequenceState& state) {
+  return {.reads = Reads::nothing, .of = [&state](const OrderedTokens& tokens) {
+            return state.cache.slot_priorities().index_select(0, tokens.layer).gather(2, tokens.slot);
+          }};
 }
 
 void evict_to_budget(SequenceState& state, int n_tokens, StepFacts* facts) {
@@ -196,15 +237,18 @@ void evict_to_budget(SequenceState& state, int n_tokens, StepFacts* facts) {
   const RetentionGeometry& geometry = state.policy.geometry();
   if (!plan.has_fixed_budget()) return;
   const bool decays = plan.admission != Admission::least;
-  const auto score = [&](int layer, const OrderedLayer& tokens) {
-    at::Tensor worth = priorities(state, layer, tokens).cpu();
-    for (std::size_t head = 0; decays && head < tokens.positions.size(); ++head) {
-      const int of_model = layer * state.model.config().n_kv_heads + static_cast<int>(head);
-      const auto log_gamma = static_cast<float>(plan.of_head(geometry, of_model).log_gamma);
-      float* row = worth.data_ptr<float>() + static_cast<std::int64_t>(head) * worth.size(1);
-      for (const std::int32_t position : tokens.positions[head]) {
-        *row = effective_score(*row, position, n_tokens, log_gamma, geometry.decay_stride);
-        ++row;
+  const Score raw = by_priority(state);
+  const auto decayed = [&](const OrderedTokens& tokens) {
+    at::Tensor worth = raw.of(tokens).cpu();
+    const at::Tensor position = tokens.position.cpu();
+    float* score = worth.data_ptr<float>();
+    const std::int32_t* t = position.data_ptr<std::int32_t>();
+    const int n_heads = state.model.config().n_kv_heads;
+    for (const int layer : tokens.layers) {
+      for (int head = layer * n_heads; head < (layer + 1) * n_heads; ++head) {
+        const auto log_gamma = static_cast<float>(plan.of_head(geometry, head).log_gamma);
+        for (std::int64_t i = 0; i < tokens.most(); ++i, ++score, ++t)
+          if (*t < n_tokens) *score = effective_score(*score, *t, n_tokens, log_gamma, geometry.decay_stride);
       }
     }
     return worth;
@@ -213,7 +257,7 @@ void evict_to_budget(SequenceState& state, int n_tokens, StepFacts* facts) {
   keep_best(
       state,
       {.n_tokens = n_tokens, .fixed_from = n_tokens - (decays ? geometry.window : plan.protect), .divides = false},
-      score, facts);
+      decays ? Score{.reads = Reads::nothing, .of = decayed} : raw, facts);
 }
 
 }  // namespace kvscope::engine

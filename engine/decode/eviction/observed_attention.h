@@ -18,13 +18,13 @@ class QueryRing {
   void enqueue(const LayerStep& step);
 
   struct Queries {
-    at::Tensor q, position;  // [n, n_heads, head_dim], [n]
+    at::Tensor q, position;  // [layers * n_kv_heads, group, n, head_dim] float32, [n]
   };
-  /// The newest n of n_tokens, or as many as there are; the oldest first.
-  Queries newest(int layer, std::int64_t n, std::int64_t n_tokens) const;
+  /// The newest n of n_tokens in these layers [layers] int64, or as many as there are; the oldest first.
+  Queries newest(const at::Tensor& layer, std::int64_t n, std::int64_t n_tokens) const;
 
  private:
-  int n_heads_, head_dim_;
+  int n_heads_, n_kv_heads_, head_dim_;
   at::Tensor rows_;
 };
 
@@ -41,8 +41,8 @@ class LeastAttention : public AttentionMethod {
   void after_chunk(int n_tokens, StepFacts* facts) override;
 
  protected:
-  /// Of a layer's tokens when a dense prompt, or a chunk at once, has passed, as Score wants it.
-  virtual at::Tensor prompt_scores(int layer, const OrderedLayer& tokens, int n_tokens) const = 0;
+  /// Of the tokens when a dense prompt, or a chunk at once, has passed.
+  virtual Score prompt_score(int n_tokens) const = 0;
   /// Whether the text passes in chunks, not step by step: known with the first.
   bool in_chunks_ = false;
 
@@ -63,8 +63,11 @@ using ReadObservation = Observation (*)(const PolicySpec& spec, const RetentionG
 Observation snapkv_observation(const PolicySpec& spec, const RetentionGeometry& geometry);
 Observation pool_observation(const PolicySpec& spec, const RetentionGeometry& geometry);
 
-/// Probabilities [group, queries, keys] of one KV head: softmax over the keys at positions <= the query's. `scores`: of
-/// the group's query heads.
+/// AttentionScores of the query heads of some layers that are alike, one layer's after the other's.
+AttentionScores scores_of(const SequenceState& state, const std::vector<int>& layers);
+
+/// Probabilities [rows, group, queries, keys] of KV heads, a row each: softmax over the keys at positions <= the query's. q [rows, group,
+/// queries, head_dim] float32, k [rows, keys, head_dim], k_position [rows, keys]. `scores`: of the rows' query heads.
 at::Tensor causal_probabilities(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_position,
                                 const at::Tensor& k_position, const AttentionScores& scores);
 
@@ -74,14 +77,19 @@ class ObservedAttention : public AttentionMethod {
   ObservedAttention(SequenceState& state, ReadObservation read);
   void observe(int layer, const LayerTokens& tokens, std::int64_t first) override;
   void after_attention(const LayerStep& step) override { ring_.enqueue(step); }
+  void observe_step(std::int32_t position, const kernels::RetainDecision* decisions, const float*) override {
+    state_.order.note_step(position, decisions);
+  }
   bool accepts(const PolicySpec& next) const override;
 
  protected:
-  /// What each token of a layer is worth, as Score wants it.
-  at::Tensor scores(int layer, const OrderedLayer& tokens, int n_tokens) const;
+  /// By this attention, after n_tokens.
+  Score score(int n_tokens) const;
   const Observation& observation() const { return observation_; }
 
  private:
+  at::Tensor scores(const OrderedTokens& tokens, int n_tokens) const;
+
   ReadObservation read_;
   Observation observation_;
   QueryRing ring_;

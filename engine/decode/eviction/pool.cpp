@@ -37,17 +37,16 @@ void Pool::empty(int n_tokens, StepFacts* facts) {
     const double drop = state_.policy.spec().value("drop");
     bool dropped = false;
     evict(
-        state_, n_tokens, [&] { return state_.cache.max_slots(); }, false,
-        [&](int layer, const OrderedLayer& tokens) { return scores(layer, tokens, n_tokens); },
+        state_, n_tokens, [&] { return state_.cache.max_slots(); }, score(n_tokens),
         [&](int, std::vector<HeadTokens> heads) {
-          std::vector<std::vector<char>> stays;
+          std::vector<std::vector<std::int32_t>> leave;
           for (HeadTokens& tokens : heads) {
             tokens.protect(geometry.n_sink, n_tokens - geometry.window);
             const auto leaves = static_cast<std::int64_t>(static_cast<double>(tokens.n_free()) * drop);
             dropped |= leaves > 0;
-            stays.push_back(tokens.best(static_cast<std::int64_t>(tokens.worth.size()) - leaves));
+            leave.push_back(tokens.all_but_best(static_cast<std::int64_t>(tokens.worth.size()) - leaves));
           }
-          return stays;
+          return leave;
         },
         facts);
     if (!dropped) return;  // no head has enough for one of them to be a share

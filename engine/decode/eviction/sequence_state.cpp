@@ -7,6 +7,13 @@
 #include "engine/model/weights.h"
 
 namespace kvscope::engine {
+namespace {
+
+// Tokens leave a cache where it is if they are at most one in so many, and if at most one slot in so many is not needed any more.
+constexpr std::size_t kFewLeave = 4;
+constexpr int kLittleSpare = 8;
+
+}  // namespace
 
 SequenceState::SequenceState(const LoadedModel& model_, const PolicySpec& spec, int n_positions_, int forced_chunk,
                              FirstPass first)
@@ -47,6 +54,41 @@ void SequenceState::keep_only(const std::vector<std::vector<std::int32_t>>& keep
   std::size_t most = 0;
   for (const auto& slots : keep) most = std::max(most, slots.size());
   cache = cache.only(keep, std::max(max_slots, static_cast<int>(most)), policy.has_fixed_budget());
+  order.forget();
+  tell_change();
+}
+
+void SequenceState::take_out(int n_tokens, const std::vector<std::vector<std::int32_t>>& leave, int max_slots) {
+  const std::vector<SlotOrder::Head>& heads = order.read(cache, n_tokens);
+  std::size_t held = 0, n = 0;
+  for (std::size_t head = 0; head < heads.size(); ++head) held += heads[head].slots.size(), n += leave[head].size();
+  const int spare = cache.max_slots() - max_slots;
+  // What a peak has left in the pool is the device's again only with a new cache.
+  const bool is_used = policy.has_fixed_budget() || cache.pool_bytes() <= 2 * cache.bytes();
+  const bool in_place = is_used && n * kFewLeave <= held && spare >= 0 && spare * kLittleSpare <= cache.max_slots();
+  std::vector<std::vector<std::int32_t>> slots(heads.size());
+  for (std::size_t head = 0; head < heads.size(); ++head) {
+    const std::vector<std::int32_t>& of_head = heads[head].slots;
+    if (in_place) {
+      for (const std::int32_t place : leave[head]) slots[head].push_back(of_head[static_cast<std::size_t>(place)]);
+      continue;
+    }
+    auto gone = leave[head].begin();
+    for (std::size_t place = 0; place < of_head.size(); ++place) {
+      if (gone != leave[head].end() && *gone == static_cast<std::int32_t>(place)) {
+        ++gone;
+      } else {
+        slots[head].push_back(of_head[place]);
+      }
+    }
+  }
+  if (!in_place) return keep_only(slots, max_slots);
+  if (n == 0) return;
+  order.remove(leave, cache.remove(std::move(slots)));
+  tell_change();
+}
+
+void SequenceState::tell_change() {
   knows_recent_slots_ = false;
   for (const auto& method : methods) method->cache_changed();
 }

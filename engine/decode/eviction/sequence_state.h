@@ -5,7 +5,7 @@
 
 #include "engine/decode/eviction/active_policy.h"
 #include "engine/decode/eviction/attention_method.h"
-#include "engine/decode/eviction/slot_cache.h"
+#include "engine/decode/eviction/slot_order.h"
 #include "engine/scorer/loaded_model.h"
 #include "engine/scorer/token_scorer.h"
 
@@ -24,6 +24,10 @@ struct SequenceState {
   /// max_slots slots a head.
   void keep_only(const std::vector<std::vector<std::int32_t>>& keep, int max_slots);
 
+  /// Takes the tokens at these places of `order` out, [n_layers * n_kv_heads], ascending, after n_tokens: a few of a cache of about
+  /// max_slots slots a head, whose pool is in use, where they are, so that it costs what leaves; else as keep_only().
+  void take_out(int n_tokens, const std::vector<std::vector<std::int32_t>>& leave, int max_slots);
+
   /// Before the query at position n_tokens: recent_slot as the cache has it, unless steps have kept it so.
   void find_recent_slots(int n_tokens);
 
@@ -32,6 +36,8 @@ struct SequenceState {
   ActivePolicy policy;
   std::unique_ptr<ScorerMemory> memory;
   SlotCache cache;
+  /// Kept up to date by methods that read it after many steps (AttentionMethod::observe_step).
+  SlotOrder order;
   /// Scores that wait for their token to leave the window: token t in cell t % (window + 1) of [n_layers, n_kv_heads,
   /// window + 1]. Undefined for a scorer that speaks just then.
   at::Tensor score_ring;
@@ -41,6 +47,8 @@ struct SequenceState {
   std::vector<std::unique_ptr<AttentionMethod>> methods;
 
  private:
+  void tell_change();
+
   bool knows_recent_slots_ = false;
 };
 

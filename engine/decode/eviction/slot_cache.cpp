@@ -185,6 +185,15 @@ SlotCache::Rows SlotCache::rows_of(std::span<const int> layers, std::span<const 
   return {copy(k_pool_), copy(v_pool_)};
 }
 
+SlotCache::Rows SlotCache::rows_in(const at::Tensor& layer, const at::Tensor& slot, bool with_values) const {
+  const at::Tensor page = page_table_.index_select(0, layer).gather(2, slot.div(kPageSize, "floor"));
+  const at::Tensor row = page.to(at::kLong).mul_(kPageSize).add_(slot.remainder(kPageSize)).view({-1});
+  const auto copy = [&](const at::Tensor& pool) {
+    return pool.view({-1, head_dim_}).index_select(0, row).view({-1, slot.size(2), head_dim_});
+  };
+  return {copy(k_pool_), with_values ? copy(v_pool_) : at::Tensor()};
+}
+
 SlotCache SlotCache::only(const std::vector<std::vector<std::int32_t>>& keep, int max_slots, bool reserve) const {
   SlotCache out(n_layers_, n_kv_heads_, head_dim_, max_slots, k_pool_.scalar_type(), k_pool_.device());
   if (reserve) out.reserve(max_slots);
@@ -245,18 +254,29 @@ std::vector<SlotCache::Move> SlotCache::remove(std::vector<std::vector<std::int3
     for (std::int32_t& pages = pages_of_head_[head]; pages > pages_for(after + 1);)
       free_pages_.push_back(table[--pages]);
   }
-  const auto there = [&](const std::vector<std::int64_t>& values) {
-    return at::tensor(at::ArrayRef<std::int64_t>(values), at::kLong).to(k_pool_.device());
-  };
-  if (!moves.empty()) {
-    const at::Tensor from = there(rows_from), to = there(rows_to), of = there(cells_from), into = there(cells_to);
-    for (at::Tensor pool : {k_pool_.view({-1, head_dim_}), v_pool_.view({-1, head_dim_})})
-      pool.index_copy_(0, to, pool.index_select(0, from));
-    for (at::Tensor cells : {slot_position_.view({-1}), slot_priority_.view({-1})})
-      cells.index_copy_(0, into, cells.index_select(0, of));
+  // One piece for the device: the moves, the cells that are free now, and how many slots each head has.
+  std::vector<std::int64_t> words;
+  for (const auto* list : {&rows_from, &rows_to, &cells_from, &cells_to, &vacated})
+    words.insert(words.end(), list->begin(), list->end());
+  words.insert(words.end(), n_slots_host_.begin(), n_slots_host_.end());
+  const at::Tensor there = at::tensor(at::ArrayRef<std::int64_t>(words), at::kLong)
+                               .to(k_pool_.device(), /*non_blocking=*/true);  // pageable: staged before it returns
+  const auto n = static_cast<std::int64_t>(moves.size()), n_vacated = static_cast<std::int64_t>(vacated.size());
+  if (n > 0) {
+    const auto move = [&](const at::Tensor& list, std::int64_t row) {
+      list.index_copy_(0, there.narrow(0, (row + 1) * n, n), list.index_select(0, there.narrow(0, row * n, n)));
+    };
+    move(k_pool_.view({-1, head_dim_}), 0);
+    move(v_pool_.view({-1, head_dim_}), 0);
+    move(slot_position_.view({-1}), 2);
+    move(slot_priority_.view({-1}), 2);
   }
-  if (!vacated.empty()) slot_position_.view({-1}).index_fill_(0, there(vacated), -1);
-  n_slots_.view({-1}).copy_(at::tensor(at::ArrayRef<std::int32_t>(n_slots_host_), at::kInt));
+  if (n_vacated > 0) {
+    const at::Tensor cells = there.narrow(0, 4 * n, n_vacated);
+    slot_position_.view({-1}).index_fill_(0, cells, -1);
+    slot_priority_.view({-1}).index_fill_(0, cells, 0);  // the next token adds up its own
+  }
+  n_slots_.view({-1}).copy_(there.narrow(0, 4 * n + n_vacated, n_slots_.numel()));
   return moves;
 }
 

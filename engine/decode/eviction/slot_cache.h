@@ -52,6 +52,10 @@ class SlotCache {
   /// One row a head of the given layers, that of its slot in `slots` [n_layers * n_kv_heads]: copies [layers, n_kv_heads, head_dim].
   Rows rows_of(std::span<const int> layers, std::span<const std::int32_t> slots) const;
 
+  /// Those of the tokens in the slots of some layers, on the device alone: layer [n] and slot [n, n_kv_heads, m] int64, each slot
+  /// with a page or 0; -> [n * n_kv_heads, m, head_dim] copies. v undefined unless asked for.
+  Rows rows_in(const at::Tensor& layer, const at::Tensor& slot, bool with_values) const;
+
   /// A cache of at most max_slots slots a head that holds what stands in the given slots alone, in this order from slot 0
   /// on; keep: [n_layers * n_kv_heads]. `reserve`: as reserve(max_slots). The rest of the memory is the device's again
   /// when this cache goes.
@@ -68,6 +72,7 @@ class SlotCache {
 
   /// Raw scores of a layer's slots, [n_kv_heads, max_slots rounded up to pages]; to be filled by a prefill.
   at::Tensor slot_priority(int layer) const { return slot_priority_[layer]; }
+  at::Tensor slot_priorities() const { return slot_priority_; }  // [n_layers, ...]
 
   int max_slots() const { return max_slots_; }
   int max_pages() const { return max_pages_; }

@@ -19,9 +19,8 @@ class SnapKv final : public ObservedAttention {
  private:
   /// n_more: tokens that come before anything leaves again.
   void compress(int n_tokens, int n_more, StepFacts* facts) {
-    keep_best(
-        state_, {.n_tokens = n_tokens, .fixed_from = n_tokens - observation().n_queries, .n_more = n_more},
-        [&](int layer, const OrderedLayer& tokens) { return scores(layer, tokens, n_tokens); }, facts);
+    keep_best(state_, {.n_tokens = n_tokens, .fixed_from = n_tokens - observation().n_queries, .n_more = n_more},
+              score(n_tokens), facts);
   }
 };
 

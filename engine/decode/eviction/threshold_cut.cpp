@@ -14,17 +14,17 @@ class ThresholdCut final : public AttentionMethod {
   void after_prompt(int prompt_len, StepFacts* facts) override {
     const RetentionGeometry& geometry = state_.policy.geometry();
     evict(
-        state_, prompt_len, [this] { return state_.policy.answer_slots(); }, /*with_values=*/false,
-        [this](int layer, const OrderedLayer& tokens) { return priorities(state_, layer, tokens); },
+        state_, prompt_len, [this] { return state_.policy.answer_slots(); }, by_priority(state_),
         [&](int layer, std::vector<HeadTokens> heads) {
-          std::vector<std::vector<char>> stays;
+          std::vector<std::vector<std::int32_t>> leave;
           for (HeadTokens& tokens : heads) {
-            const int head = layer * static_cast<int>(heads.size()) + static_cast<int>(stays.size());
+            const int head = layer * static_cast<int>(heads.size()) + static_cast<int>(leave.size());
             tokens.protect(geometry.n_sink, prompt_len - geometry.window);
-            stays.emplace_back();
-            for (const float worth : tokens.worth) stays.back().push_back(passes(head, worth));
+            leave.emplace_back();
+            for (std::size_t i = 0; i < tokens.worth.size(); ++i)
+              if (!passes(head, tokens.worth[i])) leave.back().push_back(static_cast<std::int32_t>(i));
           }
-          return stays;
+          return leave;
         },
         facts);
   }

@@ -17,26 +17,33 @@ class Tova final : public LeastAttention {
   }
 
  private:
-  at::Tensor prompt_scores(int layer, const OrderedLayer& tokens, int n_tokens) const override;
+  Score prompt_score(int n_tokens) const override {
+    return {.reads = Reads::keys,
+            .of = [this, n_tokens](const OrderedTokens& tokens) { return scores(tokens, n_tokens); }};
+  }
+  at::Tensor scores(const OrderedTokens& tokens, int n_tokens) const;
 
   std::optional<QueryRing> last_query_;  // of a dense prompt, or a chunk
 };
 
-at::Tensor Tova::prompt_scores(int layer, const OrderedLayer& tokens, int n_tokens) const {
+at::Tensor Tova::scores(const OrderedTokens& tokens, int n_tokens) const {
   const ModelConfig& config = state_.model.config();
-  const auto [q, q_position] = last_query_->newest(layer, 1, n_tokens);
-  const AttentionScores scores = attention_scores(config, state_.model.weights(), layer);
-  at::Tensor sum = at::zeros({tokens.most()}, tokens.k.options().dtype(at::kFloat));
-  for (int head = 0; head < config.n_kv_heads; ++head) {
-    const int group = config.group_size();
-    const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
-    const auto n = static_cast<std::int64_t>(positions.size());
-    const at::Tensor k_position = tokens.position[head].narrow(0, 0, n), k = tokens.k[head].narrow(0, 0, n);
-    const at::Tensor p = causal_probabilities(q.narrow(1, head * group, group).transpose(0, 1), k, q_position,
-                                              k_position, scores.of_heads(head * group, group));  // [group, 1, n]
-    sum.narrow(0, 0, k.size(0)).add_(p.select(1, 0).sum(0));
-  }
-  return sum.div_(config.n_heads).unsqueeze(0).expand({config.n_kv_heads, -1});
+  const auto [q, q_position] = last_query_->newest(tokens.layer, 1, n_tokens);  // [rows, group, 1, head_dim]
+  const std::int64_t group = q.size(1);
+  const AttentionScores scores = scores_of(state_, tokens.layers);
+  const at::Tensor position = tokens.position.flatten(0, 1);
+  const auto of_rows = [&, &q = q, &q_position = q_position](std::int64_t first, std::int64_t n) {
+    const auto part = [&](const at::Tensor& all) { return all.narrow(0, first, n); };
+    return causal_probabilities(part(q), part(tokens.k), q_position, part(position),
+                                scores.of_heads(first * group, n * group))
+        .select(2, 0)
+        .sum(1);
+  };
+  const at::Tensor of_heads =
+      by_blocks(q.size(0), tokens.most() * config.head_dim, q.device(), of_rows).view(tokens.position.sizes());
+  at::Tensor sum = of_heads.select(1, 0).clone();
+  for (int head = 1; head < config.n_kv_heads; ++head) sum.add_(of_heads.select(1, head));
+  return sum.div_(config.n_heads).unsqueeze(1).expand_as(of_heads);
 }
 
 }  // namespace
