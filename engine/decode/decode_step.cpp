@@ -9,18 +9,6 @@
 #include "kernels/embed_row.h"
 
 namespace kvscope::engine {
-namespace {
-
-std::int64_t attention_scratch(const std::vector<SequenceState*>& sequences) {
-  std::int64_t floats = 0;  // a multiple of four: rows of it are read 16 bytes at a time
-  for (SequenceState* sequence : sequences) {
-    floats = std::max(
-        floats, kernels::decode_attention_scratch_floats(sequence->model.config().n_heads, sequence->cache.view(0)));
-  }
-  return (floats + 3) / 4 * 4;
-}
-
-}  // namespace
 
 /// A layer of a step (decoder_layer.h) in six launches for all sequences: QKV; norm, rotation, score, decision and cache;
 /// attention; output; and two of the MLP. A norm is part of the product that reads it (a launch by itself for many
@@ -95,10 +83,36 @@ class DecodeStep::LayerLaunches {
   kernels::Place place_;
 };
 
-DecodeStep::DecodeStep(const std::vector<SequenceState*>& sequences)
-    : model_(sequences.front()->model),
-      buffers_(model_, static_cast<int>(sequences.size()), attention_scratch(sequences)) {
-  for (SequenceState* sequence : sequences) lanes_.emplace_back(*sequence);
+DecodeStep::DecodeStep(const LoadedModel& model, int max_sequences)
+    : model_(model), lanes_(static_cast<std::size_t>(max_sequences)), buffers_(model, max_sequences) {}
+
+int DecodeStep::join(SequenceState& sequence) {
+  const auto free = std::find(lanes_.begin(), lanes_.end(), nullptr);
+  if (free == lanes_.end()) throw std::logic_error("DecodeStep: no room for another sequence");
+  buffers_.reserve_attention_scratch(
+      kernels::decode_attention_scratch_floats(model_.config().n_heads, sequence.cache.view(0)));
+  *free = std::make_unique<Lane>(sequence);
+  captured_for_.clear();  // another sequence may have been where this one is, and the same addresses
+  return static_cast<int>(free - lanes_.begin());
+}
+
+void DecodeStep::leave(int sequence) {
+  lanes_[static_cast<std::size_t>(sequence)].reset();
+  failed_.erase(sequence);
+}
+
+void DecodeStep::check(int sequence) const {
+  const auto found = failed_.find(sequence);
+  if (found != failed_.end()) std::rethrow_exception(found->second);
+}
+
+template <typename Work>
+void DecodeStep::attempt(int sequence, const Work& work) {
+  try {
+    work();
+  } catch (...) {
+    failed_.emplace(sequence, std::current_exception());
+  }
 }
 
 int DecodeStep::row_of(int sequence) const {
@@ -109,17 +123,25 @@ int DecodeStep::row_of(int sequence) const {
 }
 
 void DecodeStep::run(std::span<const DecodeInput> inputs) {
-  inputs_.assign(inputs.begin(), inputs.end());
-  for (int row = 0; row < n_rows(); ++row) {
-    lane_of(row).prepare(inputs[row].position);
-    buffers_.set_input(row, inputs[row].id, inputs[row].position);
+  inputs_.clear();
+  failed_.clear();
+  for (const DecodeInput& input : inputs) {
+    attempt(input.sequence, [&] {
+      lane(input.sequence).prepare(input.position);
+      buffers_.set_input(n_rows(), input.id, input.position);
+      inputs_.push_back(input);
+    });
   }
+  if (inputs_.empty()) return;
   if (is_cuda()) {
     run_graph();
   } else {
     enqueue({});
   }
-  for (int row = 0; row < n_rows(); ++row) lane_of(row).note_step(inputs[row].position, buffers_.decided_on_host(row));
+  for (int row = 0; row < n_rows(); ++row) {
+    const DecodeInput& input = inputs_[static_cast<std::size_t>(row)];
+    attempt(input.sequence, [&] { lane_of(row).note_step(input.position, buffers_.decided_on_host(row)); });
+  }
 }
 
 void DecodeStep::run_graph() {
@@ -157,7 +179,7 @@ void DecodeStep::enqueue(kernels::Place place) {
   for (int row = 0; row < n_rows(); ++row) {
     for (const auto& method : lane_of(row).sequence().methods) method->end_step(place);
   }
-  buffers_.enqueue_outputs(place);
+  buffers_.enqueue_outputs(n_rows(), place);
 }
 
 void DecodeStep::enqueue_logits(kernels::Place place) {
@@ -205,8 +227,7 @@ std::vector<float> DecodeStep::logits(int sequence) const {
 
 void DecodeStep::gather(int sequence, StepFacts& facts) const {
   const int row = row_of(sequence);
-  lanes_[static_cast<std::size_t>(sequence)].gather(row, inputs_[static_cast<std::size_t>(row)].position, buffers_,
-                                                    facts);
+  lane(sequence).gather(row, inputs_[static_cast<std::size_t>(row)].position, buffers_, facts);
 }
 
 }  // namespace kvscope::engine

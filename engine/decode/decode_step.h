@@ -3,7 +3,11 @@
 // project's own kernels on buffers that stay where they are, on CUDA as one captured graph. Includes LibTorch; private
 // to decode/.
 
+#include <exception>
+#include <map>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "engine/decode/lane.h"
 #include "kernels/project.h"
@@ -12,7 +16,7 @@ namespace kvscope::engine {
 
 /// One sequence's part in a step: token `id` at `position`, the number of tokens before it.
 struct DecodeInput {
-  int sequence;  // index in what DecodeStep was made for
+  int sequence;  // as join() gave it
   std::int32_t id, position;
 };
 
@@ -21,12 +25,18 @@ struct DecodeInput {
 /// products do not depend on how many tokens share them (kernels/project.h), and the rest is done for each by itself.
 class DecodeStep {
  public:
-  /// Sequences of one model; they must outlive this.
-  explicit DecodeStep(const std::vector<SequenceState*>& sequences);
+  /// Has room for so many sequences of the model.
+  DecodeStep(const LoadedModel& model, int max_sequences);
+
+  /// From the next run() on; the sequence must be there until it leaves. Returns its number here.
+  int join(SequenceState& sequence);
+  void leave(int sequence);
 
   /// Passes one token of each given sequence (at most one each) through the model and takes it into its cache. Returns
-  /// when the device is done.
+  /// when the device is done. What goes wrong with one sequence alone is kept for check(), and the others go on.
   void run(std::span<const DecodeInput> inputs);
+  /// Throws what went wrong with this sequence in the last run().
+  void check(int sequence) const;
 
   /// Of the last run() with this sequence: greatest logit and normaliser.
   const kernels::LogitSummary& summary(int sequence) const {
@@ -43,7 +53,11 @@ class DecodeStep {
   bool is_cuda() const { return model_.weights().device.is_cuda(); }
   int n_rows() const { return static_cast<int>(inputs_.size()); }
   int row_of(int sequence) const;
-  Lane& lane_of(int row) { return lanes_[static_cast<std::size_t>(inputs_[static_cast<std::size_t>(row)].sequence)]; }
+  Lane& lane(int sequence) const { return *lanes_[static_cast<std::size_t>(sequence)]; }
+  Lane& lane_of(int row) const { return lane(inputs_[static_cast<std::size_t>(row)].sequence); }
+  /// Keeps what it throws for check().
+  template <typename Work>
+  void attempt(int sequence, const Work& work);
 
   void run_graph();
   void enqueue(kernels::Place place);
@@ -53,8 +67,9 @@ class DecodeStep {
   void enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Place place);
 
   const LoadedModel& model_;
-  std::vector<Lane> lanes_;
-  std::vector<DecodeInput> inputs_;  // of the last run(); row r of every buffer belongs to inputs_[r]
+  std::vector<std::unique_ptr<Lane>> lanes_;  // by number; null: free
+  std::map<int, std::exception_ptr> failed_;  // in the last run()
+  std::vector<DecodeInput> inputs_;           // of the last run(); row r of every buffer belongs to inputs_[r]
   StepBuffers buffers_;
   kernels::StepGraph graph_;
   std::vector<std::uintptr_t> captured_for_;  // Lane::append_identity of every row

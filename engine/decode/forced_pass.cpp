@@ -84,15 +84,11 @@ RunRequest forced_request(const LoadedModel& model, const ScoreRequest& request)
 ScoreFacts forced_pass(const LoadedModel& model, const ScoreRequest& request, const Hooks& hooks) {
   RunRecord record;
   record.model = model.info();
-  const RunRequest forced = forced_request(model, request);
+  RunRequest forced = forced_request(model, request);
+  forced.oracle_looks = false;
   ScoreFacts out{.prompt_len = request.prompt_len, .chunk = forced.chunk};
-  RunSink sink;
+  RunSink sink = sink_into(record);
   sink.hooks = hooks;
-  sink.started = [&](RunStarted started) { begin_run(record, std::move(started)); };
-  sink.step = [&](const StepFacts& facts) { apply(record, facts); };
-  sink.oracle = [&](OracleFacts facts) { apply(record, std::move(facts)); };
-  sink.output_error = [&](OutputErrorFacts facts) { apply(record, std::move(facts)); };
-  sink.policy_changed = [&](const PolicyChange& change) { apply(record, change); };
   if (request.choices) {
     out.greedy = {-1};
     sink.greedy = &out.greedy;

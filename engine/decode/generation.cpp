@@ -20,14 +20,6 @@ Error prompt_error(std::string found, std::string expected, std::string hint = "
   return Error({.file = "prompt", .found = std::move(found), .expected = std::move(expected), .hint = std::move(hint)});
 }
 
-std::vector<std::int32_t> prompt_ids(const LoadedModel& model, const RunRequest& request) {
-  if (!request.prompt_ids.empty()) return request.prompt_ids;
-  if (request.raw) return model.tokenizer().encode_with_special(request.prompt);
-  const std::vector<ChatMessage> one{{"user", request.prompt}};
-  return ChatTemplate::load(model.info().path)
-      .encode(model.tokenizer(), request.messages.empty() ? one : request.messages, request.chat);
-}
-
 void check_ids(const LoadedModel& model, const std::vector<std::int32_t>& ids) {
   check_token_ids(ids, model.config().vocab_size, model.has_tokenizer() ? &model.tokenizer() : nullptr);
 }
@@ -113,6 +105,19 @@ void Generation::Impl::end_step(DecodeStep& step, int index, std::chrono::steady
   ++timings.decode_steps;
 }
 
+std::vector<std::int32_t> prompt_ids(const LoadedModel& model, const RunRequest& request) {
+  if (!request.prompt_ids.empty()) return request.prompt_ids;
+  if (request.raw) return model.tokenizer().encode_with_special(request.prompt);
+  const std::vector<ChatMessage> one{{"user", request.prompt}};
+  return ChatTemplate::load(model.info().path)
+      .encode(model.tokenizer(), request.messages.empty() ? one : request.messages, request.chat);
+}
+
+int positions_of_run(const LoadedModel& model, std::size_t prompt_len, int max_tokens) {
+  const std::int64_t wanted = static_cast<std::int64_t>(prompt_len) + max_tokens;
+  return static_cast<int>(std::min<std::int64_t>(wanted, model.config().max_positions));
+}
+
 int chunk_of_run(const LoadedModel& model, const RunRequest& request) {
   const PolicySpec policy = ActivePolicy::resolved(request.policy, model);
   const bool at_times_of_its_own = policy_of(policy).plan(policy, {.top_k = 1}).cut_interval > 0;
@@ -125,8 +130,7 @@ Generation::Generation(const LoadedModel& model, const RunRequest& asked, const 
   request.chunk = chunk_of_run(model, asked);
   std::vector<std::int32_t> ids = prompt_ids(model, request);
   check_prompt(model, ids, request.max_tokens);
-  const std::int64_t wanted = static_cast<std::int64_t>(ids.size()) + request.max_tokens;
-  const int n_positions = static_cast<int>(std::min<std::int64_t>(wanted, model.config().max_positions));
+  const int n_positions = positions_of_run(model, ids.size(), request.max_tokens);
   if (request.answer_ids) check_answer(model, *request.answer_ids, n_positions - static_cast<int>(ids.size()));
   const auto read_prompt = [&](const std::vector<float>& thresholds) {
     const FirstPass first{.future = nullptr, .thresholds = thresholds, .budgets = {}};
@@ -265,18 +269,15 @@ StepFacts Generation::step_forced(std::int32_t id) {
   return facts;
 }
 
-StepFacts Generation::step_as_drawn(std::int32_t id) {
-  impl_->next_id();
-  return step_forced(id);
-}
-
 void Generation::set_recording(bool on) {
   impl_->records = on;
   impl_->timings.instrumented = on;
 }
 
 bool Generation::finished() const {
-  return impl_->at_end || impl_->stops.found() || static_cast<int>(impl_->ids.size()) >= impl_->n_positions;
+  if (impl_->is_given()) return false;
+  return !impl_->request.draws() || impl_->at_end || impl_->stops.found() ||
+         static_cast<int>(impl_->ids.size()) >= impl_->n_positions;
 }
 
 std::string_view Generation::piece(std::int32_t id) const { return impl_->piece(id); }

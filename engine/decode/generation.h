@@ -29,6 +29,12 @@ struct PrefillOptions {
   std::vector<std::int32_t>* greedy = nullptr;
 };
 
+/// The prompt as tokens. Throws Error for a text that cannot be read so.
+std::vector<std::int32_t> prompt_ids(const LoadedModel& model, const RunRequest& request);
+
+/// Prompt and new tokens at most: max_tokens, cut to the model's positions.
+int positions_of_run(const LoadedModel& model, std::size_t prompt_len, int max_tokens);
+
 /// RunRequest::chunk as it is used: 0 where the policy has times of its own, at which it acts in every prompt.
 int chunk_of_run(const LoadedModel& model, const RunRequest& request);
 
@@ -65,12 +71,10 @@ class Generation {
   /// Passes the prompt through the model in chunks; memory is that of the cache and one chunk. Throws Error (cancelled)
   /// when the hook says so.
   StepFacts prefill(const Hooks& hooks = {}, const PrefillOptions& options = {});
-  /// Draws the next token and passes it through the model.
+  /// Passes the next token through the model: one of RunRequest::answer_ids as long as there are any, then one drawn.
   StepFacts step();
-  /// The same with the token given (teacher forcing).
+  /// The same with another token (teacher forcing).
   StepFacts step_forced(std::int32_t id);
-  /// The same, and the sampler has drawn: what step() draws behind it is what it would have drawn in any case.
-  StepFacts step_as_drawn(std::int32_t id);
   /// Other parameters of the same policy from the next step on (ActivePolicy::change); a smaller budget evicts at once,
   /// and `facts` (may be null) gets these lifetimes. Throws Error (usage), and nothing has changed then.
   void change_policy(const PolicySpec& spec, StepFacts* facts);
@@ -79,15 +83,14 @@ class Generation {
   /// Whether prefill() and step() gather scores, lifetimes and contests (they do at first). Off, only ids and
   /// log-probabilities are told, so that the cost of recording can be measured.
   void set_recording(bool on);
-  /// max_tokens made, end of text drawn (if the request stops there), a stop string written, or the model's positions
-  /// used up.
+  /// No token is given, and none drawn: nothing is (RunRequest::draws()), max_tokens are made, end of text was drawn
+  /// (if the request stops there), a stop string written, or the model's positions are used up.
   bool finished() const;
 
   /// Logits of the token that would come next, [vocab_size]. Valid after prefill().
   std::span<const float> logits() const;
   /// What gives this run's scores; without text if nothing does.
   ScorerInfo scorer_info() const;
-  /// As RunRecord has them.
   /// As RunRecord has them.
   const HeadRules& heads() const;
   const RunTimings& timings() const;

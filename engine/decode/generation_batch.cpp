@@ -5,61 +5,77 @@
 #include "engine/decode/generation_impl.h"
 
 namespace kvscope::engine {
+namespace {
 
-GenerationBatch::GenerationBatch(const LoadedModel& model, const std::vector<RunRequest>& requests) {
-  if (requests.empty() || requests.size() > kMaxBatch) {
+/// What `work` throws is the error of this run, and of no other.
+template <typename Work>
+void attempt(GenerationBatch::Step& step, const Work& work) {
+  try {
+    work();
+  } catch (...) {
+    step.error = std::current_exception();
+  }
+}
+
+}  // namespace
+
+GenerationBatch::GenerationBatch(const LoadedModel& model, int max_runs) {
+  if (max_runs < 1 || max_runs > kMaxBatch) {
     throw Error({.code = ExitCode::usage,
                  .file = "batch",
-                 .found = std::to_string(requests.size()) + " runs",
+                 .found = std::to_string(max_runs) + " runs",
                  .expected = "1 ... " + std::to_string(kMaxBatch)});
   }
-  for (const RunRequest& request : requests) runs_.emplace_back(model, request);
+  const c10::InferenceMode no_gradients;
+  decode_ = std::make_unique<DecodeStep>(model, max_runs);
 }
 
 GenerationBatch::~GenerationBatch() = default;
 
-std::vector<StepFacts> GenerationBatch::prefill(const Hooks& hooks, const PrefillOptions& options) {
-  std::vector<StepFacts> facts;
-  for (Generation& run : runs_) facts.push_back(run.prefill(hooks, options));
-  return facts;
+void GenerationBatch::join(Generation& run) {
+  const c10::InferenceMode no_gradients;
+  Generation::Impl& impl = *run.impl_;
+  if (impl.own_decode) {  // its prompt passed token by token
+    impl.next_logits();
+    impl.own_decode.reset();
+  }
+  members_.push_back({&run, decode_->join(impl.state)});
+}
+
+void GenerationBatch::leave(const Generation& run) {
+  const auto member = std::ranges::find(members_, &run, &Member::run);
+  if (member == members_.end()) return;
+  decode_->leave(member->sequence);
+  members_.erase(member);
 }
 
 std::vector<GenerationBatch::Step> GenerationBatch::step() {
   const c10::InferenceMode no_gradients;
   const auto start = std::chrono::steady_clock::now();
-  if (!decode_) {
-    std::vector<SequenceState*> sequences;
-    for (Generation& run : runs_) sequences.push_back(&run.impl_->state);
-    decode_ = std::make_unique<DecodeStep>(std::move(sequences));
-  }
   std::vector<Step> steps;
   std::vector<DecodeInput> inputs;
-  for (int index = 0; index < size(); ++index) {
-    if (run(index).finished()) continue;
-    Generation::Impl& impl = *runs_[static_cast<std::size_t>(index)].impl_;
-    steps.push_back({index, {}});
-    const std::int32_t id = impl.next_id();
-    inputs.push_back({index, id, impl.begin_step(id, steps.back().facts)});
+  for (const Member& member : members_) {
+    if (member.run->finished()) continue;
+    attempt(steps.emplace_back(member.run), [&] {
+      Generation::Impl& impl = *member.run->impl_;
+      const std::int32_t id = impl.next_id();
+      inputs.push_back({member.sequence, id, impl.begin_step(id, steps.back().facts)});
+    });
   }
-  if (inputs.empty()) return steps;
   decode_->run(inputs);
+  std::size_t taken = 0;
   for (Step& step : steps) {
-    Generation::Impl& impl = *runs_[static_cast<std::size_t>(step.index)].impl_;
-    impl.end_step(*decode_, step.index, start, step.facts);
-    if (run(step.index).finished()) impl.next_logits();  // while they are there: the next step is without this run
+    if (step.error) continue;
+    const int sequence = inputs[taken++].sequence;
+    attempt(step, [&] {
+      Generation::Impl& impl = *step.run->impl_;
+      impl.end_step(*decode_, sequence, start, step.facts);
+      if (step.run->finished()) impl.next_logits();  // while they are there: the next step is without this run
+    });
   }
+  for (const Step& step : steps)
+    if (step.error) leave(*step.run);
   return steps;
-}
-
-void GenerationBatch::set_recording(bool on) {
-  for (Generation& run : runs_) run.set_recording(on);
-}
-
-bool GenerationBatch::finished() const {
-  for (const Generation& run : runs_) {
-    if (!run.finished()) return false;
-  }
-  return true;
 }
 
 }  // namespace kvscope::engine

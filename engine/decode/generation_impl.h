@@ -41,8 +41,10 @@ struct Generation::Impl {
     check_finite();
   }
 
-  /// Logits of the next token from the last decode step; they stay on the device until somebody asks.
+  /// Logits of the next token from the last decode step; they stay on the device until somebody asks. Throws what went
+  /// wrong with this run in it.
   void note_step() {
+    decode->check(sequence);
     has_logits = false;
     normaliser = decode->summary(sequence).log_sum_exp;
     best = decode->summary(sequence).best;
@@ -102,12 +104,25 @@ struct Generation::Impl {
   void end_chunk(int n_tokens, StepFacts& facts);
   StepFacts prefill_by_steps(const Hooks& hooks, const PrefillOptions& options);
 
-  /// The token that step() takes: the greatest, or one drawn.
-  std::int32_t next_id() { return sampler.is_greedy() ? best : sampler.next(next_logits(), ids); }
+  /// Tokens of the answer that are there.
+  std::size_t n_answered() const { return ids.size() - static_cast<std::size_t>(prompt_len); }
+  /// Whether the next token is given, and not drawn.
+  bool is_given() const { return request.answer_ids && n_answered() < request.answer_ids->size(); }
+  /// The greatest, or one drawn.
+  std::int32_t draw() { return sampler.is_greedy() ? best : sampler.next(next_logits(), ids); }
+  /// The token that step() takes.
+  std::int32_t next_id() {
+    if (!is_given()) return draw();
+    if (request.draws()) draw();  // what is drawn after a given token is what it would have been in any case
+    return (*request.answer_ids)[n_answered()];
+  }
 
   /// The step of this run alone.
   DecodeStep& own_step() {
-    if (!own_decode) own_decode = std::make_unique<DecodeStep>(std::vector<SequenceState*>{&state});
+    if (!own_decode) {
+      own_decode = std::make_unique<DecodeStep>(model, 1);
+      own_decode->join(state);
+    }
     return *own_decode;
   }
 

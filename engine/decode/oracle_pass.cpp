@@ -20,6 +20,7 @@ std::vector<std::int32_t> dense_text(const LoadedModel& model, RunRequest reques
   request.prompt_ids = std::move(prompt);
   request.policy = PolicySpec::parse("full");
   request.changes.clear();
+  request.answer_ids.reset();
   Generation dense(model, request);
   dense.set_recording(false);
   dense.prefill(hooks, {.logprobs = false});

@@ -11,8 +11,7 @@ static_assert(sizeof(RetainDecision) == 7 * sizeof(std::int32_t), "outputs_ is l
 
 }  // namespace
 
-StepBuffers::StepBuffers(const LoadedModel& model, int max_rows, std::int64_t attention_scratch_floats)
-    : max_rows_(max_rows) {
+StepBuffers::StepBuffers(const LoadedModel& model, int max_rows) : max_rows_(max_rows) {
   const ModelConfig& config = model.config();
   const Weights& weights = model.weights();
   n_heads_in_all_ = static_cast<std::int64_t>(config.n_layers) * config.n_kv_heads;
@@ -29,7 +28,7 @@ StepBuffers::StepBuffers(const LoadedModel& model, int max_rows, std::int64_t at
   activation = rows(config.intermediate_size, weights.dtype);
   logits = rows(config.vocab_size, at::kFloat);
   lse = rows(config.n_heads, at::kFloat);
-  attention_scratch = rows(attention_scratch_floats, at::kFloat);
+  attention_scratch = rows(0, at::kFloat);
   summary_scratch = rows(kernels::kLogitSummaryScratchBytes / 4, at::kInt);
   normed = rows(config.hidden_size, weights.dtype);
   inputs_ = at::zeros({2, max_rows}, options.dtype(at::kInt));
@@ -42,6 +41,12 @@ StepBuffers::StepBuffers(const LoadedModel& model, int max_rows, std::int64_t at
   host_outputs_data_ = static_cast<std::int32_t*>(host_outputs_ ? host_outputs_->data() : outputs_.data_ptr());
 }
 
+void StepBuffers::reserve_attention_scratch(std::int64_t floats) {
+  floats = (floats + 3) / 4 * 4;  // a row begins at a multiple of 16 bytes
+  if (floats > attention_scratch.size(1))
+    attention_scratch = at::zeros({max_rows_, floats}, attention_scratch.options());
+}
+
 void StepBuffers::set_input(int row, std::int32_t id, std::int32_t position) {
   host_inputs_data_[row] = id;
   host_inputs_data_[max_rows_ + row] = position;
@@ -51,8 +56,9 @@ void StepBuffers::enqueue_inputs(kernels::Place place) {
   if (host_inputs_) kernels::copy_async(inputs_.data_ptr(), host_inputs_data_, inputs_.nbytes(), place.stream);
 }
 
-void StepBuffers::enqueue_outputs(kernels::Place place) {
-  if (host_outputs_) kernels::copy_async(host_outputs_->data(), outputs_.data_ptr(), outputs_.nbytes(), place.stream);
+void StepBuffers::enqueue_outputs(int n_rows, kernels::Place place) {
+  const std::size_t bytes = static_cast<std::size_t>(n_rows * words_) * sizeof(std::int32_t);
+  if (host_outputs_) kernels::copy_async(host_outputs_->data(), outputs_.data_ptr(), bytes, place.stream);
 }
 
 StepBuffers::Decided StepBuffers::decided(std::int32_t* outputs, int row) const {

@@ -16,7 +16,10 @@ namespace kvscope::engine {
 /// host and device. Row pointers are device pointers unless they say otherwise.
 class StepBuffers {
  public:
-  StepBuffers(const LoadedModel& model, int max_rows, std::int64_t attention_scratch_floats);
+  StepBuffers(const LoadedModel& model, int max_rows);
+
+  /// attention_scratch has at least so many floats from here on.
+  void reserve_attention_scratch(std::int64_t floats);
 
   // Into the step. On the host:
   void set_input(int row, std::int32_t id, std::int32_t position);
@@ -31,7 +34,7 @@ class StepBuffers {
     kernels::LogitSummary* summary;
   };
   Decided decided(int row) const { return decided(outputs_.data_ptr<std::int32_t>(), row); }
-  void enqueue_outputs(kernels::Place place);
+  void enqueue_outputs(int n_rows, kernels::Place place);
   /// The same on the host when the step is over.
   Decided decided_on_host(int row) const { return decided(host_outputs_data_, row); }
 

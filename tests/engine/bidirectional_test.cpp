@@ -149,16 +149,21 @@ TEST_CASE("bidirectional: sequences of a batch remember their own tokens", "[eng
   std::vector<RunRequest> requests;
   for (const int length : {3, 30, 61})
     requests.push_back(test::request(test::some_ids(length, 512, 45), "sp-kv:window=16", 40));
-  engine::GenerationBatch batch(model, requests);
-  batch.prefill();
-  while (!batch.finished()) batch.step();
+  std::vector<engine::Generation> runs;
+  engine::GenerationBatch batch(model, 3);
+  for (const RunRequest& request : requests) {
+    runs.emplace_back(model, request);
+    runs.back().prefill();
+  }
+  for (engine::Generation& run : runs) batch.join(run);
+  while (!batch.step().empty()) continue;
   for (int i = 0; i < 3; ++i) {
     CAPTURE(i);
     engine::Generation alone(model, requests[static_cast<std::size_t>(i)]);
     alone.prefill();
     while (!alone.finished()) alone.step();
-    CHECK(batch.run(i).ids() == alone.ids());
-    const std::span<const float> found = batch.run(i).logits(), expected = alone.logits();
+    CHECK(runs[i].ids() == alone.ids());
+    const std::span<const float> found = runs[i].logits(), expected = alone.logits();
     CHECK(std::equal(found.begin(), found.end(), expected.begin(), expected.end()));
   }
 }

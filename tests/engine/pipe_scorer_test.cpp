@@ -120,12 +120,17 @@ TEST_CASE("two runs of a batch share one scorer over a pipe and stay apart", "[e
   const engine::LoadedModel model = piped_model(keys());
   const std::vector<RunRequest> requests = {test::request(test::some_ids(50), "top-k:budget=24,window=8", 12),
                                             test::request(test::some_ids(31, 512, 2), "top-k:budget=20,window=4", 12)};
-  engine::GenerationBatch batch(model, requests);
-  batch.prefill();
-  while (!batch.finished()) batch.step();
+  std::vector<engine::Generation> runs;
+  engine::GenerationBatch batch(model, 2);
+  for (const RunRequest& request : requests) {
+    runs.emplace_back(model, request);
+    runs.back().prefill();
+  }
+  for (engine::Generation& run : runs) batch.join(run);
+  while (!batch.step().empty()) continue;
   for (int i = 0; i < 2; ++i) {
     const RunRecord alone = engine::record_run(model, requests[static_cast<std::size_t>(i)]);
-    CHECK(batch.run(i).ids() == alone.ids);
+    CHECK(runs[i].ids() == alone.ids);
   }
 }
 

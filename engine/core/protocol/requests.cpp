@@ -18,6 +18,7 @@ json encode(const LoadRequest& r) {
 json encode(const RunRequest& r) {
   json j = request_json(r);
   j["type"] = "run";
+  if (!r.oracle_looks) j["oracle_looks"] = false;
   if (r.prompt_ids.empty()) {
     j["prompt"] = r.prompt;
   } else {
@@ -78,6 +79,7 @@ LoadRequest load_from_json(const json& j) {
 
 RunRequest run_from_json(const json& j) {
   RunRequest r = request_of_json(j);
+  r.oracle_looks = !j.contains("oracle_looks") || boolean(j, "oracle_looks");
   if (j.contains("prompt_ids")) {
     r.prompt_ids = token_ids(j, "prompt_ids");
   } else {

@@ -65,8 +65,9 @@ CaptureTimes capture_all(const LoadedModel& model, const CaptureArgs& args, cons
       times.oracle += seconds_since(mark);
       client.write(protocol::to_json(facts, i));
     };
-    const RunEnded ended =
-        execute_run(model, bench_request(model, policy, args.prompt_tokens, args.max_tokens, i), sink);
+    RunRequest request = bench_request(model, policy, args.prompt_tokens, args.max_tokens, i);
+    request.oracle_looks = false;  // as in a capture
+    const RunEnded ended = execute_run(model, request, sink);
     client.write(protocol::to_json(ended, i));
     times.prompt += ended.timings.prefill_s;
     times.decode += ended.timings.decode_s;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -26,12 +27,37 @@ std::vector<RunRequest> requests(const LoadedModel& model, const BenchCase& one,
   return all;
 }
 
-/// Of all sequences.
-double kept_bytes_of(const LoadedModel& model, const GenerationBatch& runs) {
-  double bytes = 0;
-  for (int i = 0; i < runs.size(); ++i) bytes += kept_bytes(model, runs.run(i).cache());
-  return bytes;
-}
+/// Sequences that are decoded together, their prompts read.
+class Sequences {
+ public:
+  Sequences(const LoadedModel& model, const std::vector<RunRequest>& requests, bool recording)
+      : batch_(model, static_cast<int>(requests.size())) {
+    for (const RunRequest& request : requests) {
+      runs_.emplace_back(model, request);
+      runs_.back().set_recording(recording);
+      runs_.back().prefill({}, {.logprobs = false});
+    }
+    for (Generation& run : runs_) batch_.join(run);
+  }
+
+  const Generation& operator[](int index) const { return runs_[static_cast<std::size_t>(index)]; }
+  void set_recording(bool on) {
+    for (Generation& run : runs_) run.set_recording(on);
+  }
+  void step() {
+    for (const GenerationBatch::Step& step : batch_.step())
+      if (step.error) std::rethrow_exception(step.error);
+  }
+  double kept_bytes(const LoadedModel& model) const {
+    double bytes = 0;
+    for (const Generation& run : runs_) bytes += engine::kept_bytes(model, run.cache());
+    return bytes;
+  }
+
+ private:
+  std::vector<Generation> runs_;
+  GenerationBatch batch_;
+};
 
 std::string decode_row_text(const json& row) {
   char text[400], of_full[48] = "";
@@ -56,9 +82,8 @@ json decode_row(const LoadedModel& model, const DecodeArgs& args, double read_ra
   const PolicySpec policy = PolicySpec::parse(one.policy);
   const double error = check_steps(model, one.policy, args.prompt_tokens, one.batch);
   forget_peak(model);
-  GenerationBatch runs(model, requests(model, one, args.prompt_tokens, args.n_steps()));
-  runs.prefill({}, {.logprobs = false});
-  const Generation& run = runs.run(one.batch - 1);  // whose time covers the whole step
+  Sequences runs(model, requests(model, one, args.prompt_tokens, args.n_steps()), true);
+  const Generation& run = runs[one.batch - 1];  // whose time covers the whole step
   const auto seconds_of = [&](int n_steps, bool recording) {
     runs.set_recording(recording);
     const double before = run.timings().decode_s;
@@ -84,7 +109,7 @@ json decode_row(const LoadedModel& model, const DecodeArgs& args, double read_ra
   }
   const Spread ms = spread_of(plain), recorded_ms = spread_of(recorded);
   const TokenScorer* scorer = scorer_of_steps(model, policy, args.prompt_tokens);
-  const double bytes = bytes_per_step(model, kept_bytes_of(model, runs) / one.batch, scorer, one.batch);
+  const double bytes = bytes_per_step(model, runs.kept_bytes(model) / one.batch, scorer, one.batch);
   std::vector<double> ratios;
   for (std::size_t i = 0; i < plain.size(); ++i) ratios.push_back(plain[i] * rates[i] / bytes / 1e3);
   return {{"policy", policy.to_string()},
@@ -126,19 +151,17 @@ double check_steps(const LoadedModel& model, const std::string& policy, int prom
       spec.budget = BudgetSpec{BudgetSpec::Kind::tokens, static_cast<double>(n_all)};
     if (plan.selection.tokens > 0) spec.values["read"] = n_all + kPageSize;  // every page
   }
-  GenerationBatch steps(model, all);
-  steps.set_recording(false);
-  steps.prefill({}, {.logprobs = false});
+  Sequences steps(model, all, false);
   for (int i = 0; i < kCheckedSteps; ++i) steps.step();
   double error = 0;
   for (int i = 0; i < batch; i += std::max(1, batch - 1)) {
     RunRequest request = all[static_cast<std::size_t>(i)];
-    request.prompt_ids = steps.run(i).ids();
+    request.prompt_ids = steps[i].ids();
     request.max_tokens = 0;
     Generation whole(model, request);
     whole.set_recording(false);
     whole.prefill({}, {.logprobs = false});
-    error = std::max(error, check_close(steps.run(i).logits(), whole.logits(), model, "decode", policy));
+    error = std::max(error, check_close(steps[i].logits(), whole.logits(), model, "decode", policy));
   }
   return error;
 }

@@ -1,0 +1,17 @@
+#include "engine/decode/run_sink.h"
+
+#include "engine/core/record/assemble.h"
+
+namespace kvscope::engine {
+
+RunSink sink_into(RunRecord& record) {
+  RunSink sink;
+  sink.started = [&record](RunStarted started) { begin_run(record, std::move(started)); };
+  sink.step = [&record](const StepFacts& facts) { apply(record, facts); };
+  sink.oracle = [&record](OracleFacts facts) { apply(record, std::move(facts)); };
+  sink.output_error = [&record](OutputErrorFacts facts) { apply(record, std::move(facts)); };
+  sink.policy_changed = [&record](const PolicyChange& change) { apply(record, change); };
+  return sink;
+}
+
+}  // namespace kvscope::engine
