@@ -13,6 +13,8 @@ void check_runs(Checks& checks, Subject& subject);
 /// The same seed gives the same answer.
 void check_same_answer(Checks& checks, Subject& subject);
 void check_cancel(Checks& checks, Subject& subject);
+/// Of an engine that takes several runs at once.
+void check_together(Checks& checks, Subject& subject);
 void check_errors(Checks& checks, Subject& subject);
 /// Lifetimes against the rule, for every policy whose rule KVScope has; then other policies, and changes in mid-run.
 void check_lifetimes(Checks& checks, Subject& subject);

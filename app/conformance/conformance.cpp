@@ -17,6 +17,7 @@ std::vector<Check> check_conformance(const ConformanceOptions& options,
     check_runs(checks, subject);
     check_same_answer(checks, subject);
     check_cancel(checks, subject);
+    check_together(checks, subject);
     check_errors(checks, subject);
     check_lifetimes(checks, subject);
     check_score(checks, subject);

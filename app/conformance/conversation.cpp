@@ -101,25 +101,58 @@ json Conversation::ask(json message, const Handler& handler) {
   }
 }
 
+void Conversation::check_patience(Clock::time_point start, Clock::time_point last_event,
+                                  const std::string& name) const {
+  if (patience_.count() < 0) return;
+  const auto now = Clock::now();
+  require(now - last_event < patience_,
+          "no event for " + seconds_text(patience_) + ": " + name + " has no done and no error");
+  require(now - start < kWholeOfPatience * patience_,
+          name + " has not ended after " + seconds_text(kWholeOfPatience * patience_));
+}
+
 json Conversation::wait_for_end(int id, const Handler& handler) {
+  json last;
+  wait_for_ends({id}, [&](std::size_t, const json& event) {
+    last = event;
+    if (handler) handler(event);
+  });
+  return last;
+}
+
+void Conversation::wait_for_ends(const std::vector<int>& ids, const HandlerOfMany& handler) {
   const auto start = Clock::now();
   auto last_event = start;
-  while (true) {
+  std::set<int> open(ids.begin(), ids.end());
+  while (!open.empty()) {
     const auto event = next_event(kPoll);
-    const auto now = Clock::now();
-    if (patience_.count() >= 0) {
-      require(event || now - last_event < patience_,
-              "no event for " + seconds_text(patience_) + ": " + name_of(id) + " has no done and no error");
-      require(now - start < kWholeOfPatience * patience_,
-              name_of(id) + " has not ended after " + seconds_text(kWholeOfPatience * patience_));
-    }
+    if (event) last_event = Clock::now();
+    check_patience(start, last_event, name_of(*open.begin()));
     if (!event) continue;
-    last_event = now;
-    if (!belongs(*event, id)) continue;
-    const bool ends = ends_request(*event);
-    if (ends) ended_.insert(id);
-    if (handler) handler(*event);
-    if (ends) return *event;
+    const int found = protocol::message_id(*event);
+    if (!belongs(*event, open.contains(found) ? found : *open.begin())) continue;
+    if (ends_request(*event)) {
+      ended_.insert(found);
+      open.erase(found);
+    }
+    handler(static_cast<std::size_t>(std::ranges::find(ids, found) - ids.begin()), *event);
+  }
+}
+
+void Conversation::done_together(std::vector<json> messages, const HandlerOfMany& handler) {
+  std::vector<int> ids;
+  for (json& message : messages) ids.push_back(send(message));
+  try {
+    wait_for_ends(ids, [&](std::size_t place, const json& event) {
+      require(type_of(event) != "error", name_of(ids[place]) + " ended in an error: " + error_text(event));
+      handler(place, event);
+    });
+    settle();
+  } catch (const EndOfSuite&) {
+    throw;
+  } catch (...) {
+    for (const int id : ids) abandon(id);
+    throw;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "app/engine_client/engine_client.h"
 #include "engine/core/support/error.h"
@@ -17,6 +18,7 @@ namespace kvscope::app::conformance {
 class Conversation {
  public:
   using Handler = std::function<void(const nlohmann::json& event)>;
+  using HandlerOfMany = std::function<void(std::size_t place, const nlohmann::json& event)>;
 
   /// `patience`: between two events of a request. A request as a whole may take ten times as long.
   Conversation(const std::string& command, std::chrono::milliseconds patience);
@@ -29,6 +31,8 @@ class Conversation {
   /// The same where only `done` will do: `error` throws Failure.
   nlohmann::json done(nlohmann::json message, const Handler& handler = {});
   nlohmann::json done(const protocol::Request& request, const Handler& handler = {});
+  /// Sends several messages at once and waits until each has ended in `done`; `handler` sees all their events.
+  void done_together(std::vector<nlohmann::json> messages, const HandlerOfMany& handler);
   /// The same where only `error` will do. Checks that it says something, in one line, with a code.
   Error refused(nlohmann::json message, const std::string& what);
   /// For requests without an answer: `cancel` and `policy`.
@@ -43,6 +47,9 @@ class Conversation {
   using Clock = std::chrono::steady_clock;
   int send(nlohmann::json& message);
   nlohmann::json wait_for_end(int id, const Handler& handler);
+  void wait_for_ends(const std::vector<int>& ids, const HandlerOfMany& handler);
+  /// Throws Failure if that was too long.
+  void check_patience(Clock::time_point start, Clock::time_point last_event, const std::string& name) const;
   std::optional<nlohmann::json> next_event(std::chrono::milliseconds wait);
   bool belongs(const nlohmann::json& event, int id) const;
   void settle();

@@ -181,6 +181,23 @@ RecordedRun record(Subject& subject, const RunRequest& request, const Conversati
   return watch.result();
 }
 
+std::vector<RecordedRun> record_together(Subject& subject, const std::vector<RunRequest>& requests,
+                                         const Conversation::HandlerOfMany& handler) {
+  std::vector<RunWatch> watches;
+  std::vector<json> messages;
+  for (const RunRequest& request : requests) {
+    watches.emplace_back(subject, request);
+    messages.push_back(protocol::to_json(request, 0));
+  }
+  subject.talk.done_together(std::move(messages), [&](std::size_t place, const json& event) {
+    watches[place].take(event);
+    if (handler) handler(place, event);
+  });
+  std::vector<RecordedRun> runs;
+  for (RunWatch& watch : watches) runs.push_back(watch.result());
+  return runs;
+}
+
 std::string joined_pieces(const RunRecord& run, int from) {
   std::string text;
   for (int i = from; i < run.n_tokens(); ++i) text += run.pieces[static_cast<std::size_t>(i)];

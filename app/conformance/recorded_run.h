@@ -27,6 +27,10 @@ struct RecordedRun {
 /// run ends in an error.
 RecordedRun record(Subject& subject, const RunRequest& request, const Conversation::Handler& handler = {});
 
+/// The same of several at once. `handler` is also given the place of the request.
+std::vector<RecordedRun> record_together(Subject& subject, const std::vector<RunRequest>& requests,
+                                         const Conversation::HandlerOfMany& handler = {});
+
 /// The pieces of tokens `from` ... of a run in one.
 std::string joined_pieces(const RunRecord& run, int from);
 

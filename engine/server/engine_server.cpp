@@ -10,10 +10,11 @@
 #include "engine/core/support/version.h"
 #include "engine/decode/forced_pass.h"
 #include "engine/decode/gate_pass.h"
-#include "engine/decode/run.h"
+#include "engine/decode/run_memory.h"
 #include "engine/decode/token_attention.h"
 #include "engine/jobs/job.h"
 #include "engine/model/device.h"
+#include "engine/model/weights.h"
 #include "engine/server/doctor.h"
 #include "engine/server/failure.h"
 
@@ -57,12 +58,14 @@ int EngineServer::serve() {
   const CudaStatus cuda = cuda_status();
   json hello = protocol::hello(version(), torch_version(), cuda.n_devices > 0,
                                cuda.n_devices > 0 ? "cuda:0 " + cuda_device(0).name : "cpu");
-  hello.update(protocol::to_json(protocol::own_offer()));
+  hello.update(protocol::to_json(protocol::own_offer(most_runs_at_once(cuda.n_devices > 0))));
   channel_.write(hello);
   requests_ = std::make_unique<RequestQueue>(channel_);
   try {
-    while (const std::optional<json> request = requests_->next())
-      if (!answer(*request)) return static_cast<int>(ExitCode::resource);
+    while (const std::shared_ptr<ServedRequest> request = requests_->next()) {
+      const bool goes_on = request->type == "run" ? answer_runs(request) : answer(*request);
+      if (!goes_on) return static_cast<int>(ExitCode::resource);
+    }
   } catch (const Error& error) {  // a torn message: nothing after it can be trusted
     channel_.write(protocol::error_event(-1, error));
     return static_cast<int>(error.code());
@@ -70,15 +73,24 @@ int EngineServer::serve() {
   return 0;
 }
 
-/// One request, one `done` or `error`; whether another can be served. A write that fails ends the conversation, so that it
-/// may not end up in an error event.
-bool EngineServer::answer(const json& request) {
-  const int id = protocol::message_id(request);
+/// One request, one `done` or `error`. A write that fails ends the conversation, so that it may not end up in an error
+/// event.
+bool EngineServer::answer(ServedRequest& request) {
+  std::exception_ptr error;
+  try {
+    std::visit([&](const auto& wanted) { serve(wanted, request); }, protocol::request_from_json(request.message));
+    return true;
+  } catch (...) {
+    error = std::current_exception();
+  }
+  return tell_failure(request.id, error);
+}
+
+bool EngineServer::tell_failure(int id, const std::exception_ptr& thrown) {
   json event;
   bool goes_on = true;
   try {
-    std::visit([&](const auto& wanted) { serve(wanted, id); }, protocol::request_from_json(request));
-    return true;
+    std::rethrow_exception(thrown);
   } catch (...) {
     const auto [error, ends_process] = current_failure();
     goes_on = !ends_process;
@@ -91,21 +103,61 @@ bool EngineServer::answer(const json& request) {
   return goes_on;
 }
 
+bool EngineServer::answer_runs(std::shared_ptr<ServedRequest> first) {
+  bool goes_on = true;
+  std::unique_ptr<RunBatch> batch;
+  try {
+    batch = std::make_unique<RunBatch>(model(), most_runs_at_once(model().weights().device.is_cuda()));
+  } catch (...) {
+    return tell_failure(first->id, std::current_exception());
+  }
+  batch->run([&]() -> std::optional<BatchedRun> {
+    while (goes_on) {
+      const std::shared_ptr<ServedRequest> request = first ? std::move(first) : requests_->next_if("run");
+      if (!request) break;
+      if (auto run = batched(request, goes_on)) return run;
+    }
+    return std::nullopt;
+  });
+  return goes_on;
+}
+
+/// Nothing for a request that cannot be read, which has been answered. goes_on: as tell_failure() says.
+std::optional<BatchedRun> EngineServer::batched(std::shared_ptr<ServedRequest> request, bool& goes_on) {
+  const int id = request->id;
+  std::exception_ptr error;
+  try {
+    return BatchedRun{.request = std::get<RunRequest>(protocol::request_from_json(request->message)),
+                      .sink = sink(request),
+                      .ended = [this, id](const RunEnded& ended) { channel_.write(protocol::to_json(ended, id)); },
+                      .failed =
+                          [this, id, &goes_on](const std::exception_ptr& error) {
+                            if (!tell_failure(id, error)) goes_on = false;
+                          }};
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (!tell_failure(id, error)) goes_on = false;
+  return std::nullopt;
+}
+
 const LoadedModel& EngineServer::model() const {
   if (model_) return *model_;
   throw Error({.code = ExitCode::usage, .file = "request", .found = "no model is loaded", .expected = "load first"});
 }
 
-Hooks EngineServer::hooks(int id) {
+/// The request must outlive what is hooked.
+Hooks EngineServer::hooks(const ServedRequest& request) {
   Hooks hooks;
-  hooks.cancelled = [this] { return requests_->cancelled().load(); };
-  hooks.progress = [this, id](const char* phase, double value, double max) {
+  hooks.cancelled = [&request] { return request.cancelled.load(); };
+  hooks.progress = [this, id = request.id](const char* phase, double value, double max) {
     channel_.write(protocol::progress(id, phase, value, max));
   };
   return hooks;
 }
 
-void EngineServer::serve(const protocol::LoadRequest& request, int id) {
+void EngineServer::serve(const protocol::LoadRequest& request, ServedRequest& served) {
+  const int id = served.id;
   const auto start = std::chrono::steady_clock::now();
   const std::filesystem::path path = request.model;
   Loaded wanted{path, {request.device, request.dtype, request.gates}, {}};
@@ -115,56 +167,59 @@ void EngineServer::serve(const protocol::LoadRequest& request, int id) {
   if (!model_ || !(wanted == loaded_)) {
     model_.reset();  // before the next one is read: a device may not hold both
     model_ = LoadedModel::load(path, wanted.options, [&](std::int64_t done, std::int64_t total) {
-      if (requests_->cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
+      if (served.cancelled) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
       channel_.write(protocol::progress(id, "load", static_cast<double>(done), static_cast<double>(total)));
     });
     loaded_ = wanted;
   }
   for (const std::string& line : model_->warnings()) channel_.write(protocol::warning(id, line));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  channel_.write(protocol::done_load(id, model_->info(), seconds.count(), model_->gate_numbers()));
+  json done = protocol::done_load(id, model_->info(), seconds.count(), model_->gate_numbers());
+  done["runs_at_once"] = most_runs_at_once(model_->weights().device.is_cuda());
+  channel_.write(done);
 }
 
-void EngineServer::serve(const RunRequest& request, int id) {
-  const int crash_at = crash_at_token();
-  int new_tokens = 0;
+/// Holds the request, which is served as long as its run is in flight.
+RunSink EngineServer::sink(const std::shared_ptr<ServedRequest>& request) {
+  const int id = request->id;
   RunSink sink;
-  sink.hooks = hooks(id);
-  sink.started = [&](const RunStarted& started) { channel_.write(protocol::to_json(started, id)); };
-  sink.step = [&](const StepFacts& facts) {
+  sink.hooks = hooks(*request);
+  sink.started = [this, id](const RunStarted& started) { channel_.write(protocol::to_json(started, id)); };
+  sink.step = [this, id, crash_at = crash_at_token(), new_tokens = 0](const StepFacts& facts) mutable {
     channel_.write(protocol::to_json(facts, id));
     new_tokens += static_cast<int>(facts.ids.size());
     if (crash_at > 0 && new_tokens >= crash_at) std::abort();
   };
-  sink.next_policy = [this] { return requests_->take_policy(); };
-  sink.policy_changed = [&](const PolicyChange& change) { channel_.write(protocol::to_json(change, id)); };
-  sink.log = [&](const std::string& text) { channel_.write(protocol::log(id, text)); };
-  sink.oracle = [&](const OracleFacts& facts) { channel_.write(protocol::to_json(facts, id)); };
-  sink.output_error = [&](const OutputErrorFacts& facts) { channel_.write(protocol::to_json(facts, id)); };
-  channel_.write(protocol::to_json(execute_run(model(), request, sink), id));
+  sink.next_policy = [this, request] { return requests_->take_policy(*request); };
+  sink.policy_changed = [this, id](const PolicyChange& change) { channel_.write(protocol::to_json(change, id)); };
+  sink.log = [this, id](const std::string& text) { channel_.write(protocol::log(id, text)); };
+  sink.oracle = [this, id](const OracleFacts& facts) { channel_.write(protocol::to_json(facts, id)); };
+  sink.output_error = [this, id](const OutputErrorFacts& facts) { channel_.write(protocol::to_json(facts, id)); };
+  return sink;
 }
 
-void EngineServer::serve(const ScoreRequest& request, int id) {
-  channel_.write(protocol::done_score(id, forced_pass(model(), request, hooks(id))));
+void EngineServer::serve(const ScoreRequest& request, ServedRequest& served) {
+  channel_.write(protocol::done_score(served.id, forced_pass(model(), request, hooks(served))));
 }
 
-void EngineServer::serve(const TokenAttentionRequest& request, int id) {
-  channel_.write(protocol::done_token_attention(id, token_attention(model(), request, hooks(id))));
+void EngineServer::serve(const TokenAttentionRequest& request, ServedRequest& served) {
+  channel_.write(protocol::done_token_attention(served.id, token_attention(model(), request, hooks(served))));
 }
 
-void EngineServer::serve(const GateScoresRequest& request, int id) {
-  const ScoresOfGates gates = gate_scores(model(), request, hooks(id));
-  channel_.write(protocol::done_gate_scores(id, gates, static_cast<int>(request.ids.size())));
+void EngineServer::serve(const GateScoresRequest& request, ServedRequest& served) {
+  const ScoresOfGates gates = gate_scores(model(), request, hooks(served));
+  channel_.write(protocol::done_gate_scores(served.id, gates, static_cast<int>(request.ids.size())));
 }
 
-void EngineServer::serve(const protocol::JobRequest& request, int id) {
+void EngineServer::serve(const protocol::JobRequest& request, ServedRequest& served) {
+  const int id = served.id;
   JobContext context;
   context.progress = [&](const std::string& phase, double value, double max, const std::string& text) {
     channel_.write(protocol::progress(id, phase, value, max, text));
   };
   context.row = [&](const std::string& text, const json& data) { channel_.write(protocol::row(id, text, data)); };
   context.curve = [&](const json& curve) { channel_.write(protocol::row(id, "", {{"curve", curve}})); };
-  context.cancelled = &requests_->cancelled();
+  context.cancelled = &served.cancelled;
   std::string names;
   for (const JobInfo& info : job_list()) {
     if (request.job == info.name) {
@@ -180,8 +235,8 @@ void EngineServer::serve(const protocol::JobRequest& request, int id) {
   throw Error({.code = ExitCode::usage, .file = "job", .found = request.job, .expected = "one of " + names});
 }
 
-void EngineServer::serve(const protocol::DoctorRequest&, int id) {
-  channel_.write(protocol::done(id, {{"checks", doctor_checks()}}));
+void EngineServer::serve(const protocol::DoctorRequest&, ServedRequest& served) {
+  channel_.write(protocol::done(served.id, {{"checks", doctor_checks()}}));
 }
 
 }  // namespace kvscope::engine

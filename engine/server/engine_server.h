@@ -8,13 +8,14 @@
 
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/requests.h"
-#include "engine/decode/generation.h"
+#include "engine/decode/run_batch.h"
 #include "engine/server/request_queue.h"
 
 namespace kvscope::engine {
 
-/// Serves requests one after the other on the calling thread until `quit` or the end of the stream. Whatever a request
-/// throws is told to the client as an `error` event, and the next request is served.
+/// Serves requests on the calling thread until `quit` or the end of the stream: runs that follow each other several at
+/// once, all others one after the other. What a request throws goes to the client as an `error` event, and the others
+/// are served.
 class EngineServer {
  public:
   explicit EngineServer(Channel& channel) : channel_(channel) {}
@@ -24,19 +25,24 @@ class EngineServer {
   int serve();
 
  private:
-  bool answer(const nlohmann::json& request);
-  void serve(const protocol::LoadRequest& request, int id);
-  void serve(const RunRequest& request, int id);
-  void serve(const ScoreRequest& request, int id);
-  void serve(const TokenAttentionRequest& request, int id);
-  void serve(const GateScoresRequest& request, int id);
-  void serve(const protocol::JobRequest& request, int id);
-  void serve(const protocol::DoctorRequest& request, int id);
-  /// policy, cancel and quit are heard by the queue.
+  /// One request that is no run. What answers a request returns whether another can be served.
+  bool answer(ServedRequest& request);
+  /// A run, and those that come while runs go on.
+  bool answer_runs(std::shared_ptr<ServedRequest> first);
+  std::optional<BatchedRun> batched(std::shared_ptr<ServedRequest> request, bool& goes_on);
+  bool tell_failure(int id, const std::exception_ptr& error);
+  void serve(const protocol::LoadRequest& request, ServedRequest& served);
+  void serve(const ScoreRequest& request, ServedRequest& served);
+  void serve(const TokenAttentionRequest& request, ServedRequest& served);
+  void serve(const GateScoresRequest& request, ServedRequest& served);
+  void serve(const protocol::JobRequest& request, ServedRequest& served);
+  void serve(const protocol::DoctorRequest& request, ServedRequest& served);
+  /// Runs have gone to answer_runs(); policy, cancel and quit are heard by the queue.
   template <typename Heard>
-  void serve(const Heard&, int) {}
+  void serve(const Heard&, ServedRequest&) {}
   const LoadedModel& model() const;
-  Hooks hooks(int id);
+  Hooks hooks(const ServedRequest& request);
+  RunSink sink(const std::shared_ptr<ServedRequest>& request);
 
   /// What the loaded model was loaded from; the same again is not read again.
   struct Loaded {

@@ -47,45 +47,66 @@ void RequestQueue::read_all() {
   }
 }
 
-void RequestQueue::steer(const protocol::CancelRequest& request) {
-  if (running_ == request.target) cancelled_ = true;
+template <typename Steer>
+void RequestQueue::for_each_served(const Steer& steer) {
+  std::erase_if(served_, [](const auto& served) { return served.expired(); });
+  for (const auto& served : served_)
+    if (const auto request = served.lock()) steer(*request);
+}
+
+void RequestQueue::steer(const protocol::CancelRequest& cancel) {
+  for_each_served([&](ServedRequest& request) {
+    if (request.id == cancel.target) request.cancelled = true;
+  });
   for (const auto& waiting : waiting_) {
-    if (protocol::message_id(waiting) == request.target) cancelled_ids_.insert(request.target);
+    if (protocol::message_id(waiting) == cancel.target) cancelled_ids_.insert(cancel.target);
   }
 }
 
-void RequestQueue::steer(const protocol::PolicyRequest& request) {
-  if (running_ == request.target) policies_.push_back(request.policy);
+void RequestQueue::steer(const protocol::PolicyRequest& policy) {
+  for_each_served([&](ServedRequest& request) {
+    if (request.id == policy.target) request.policies.push_back(policy.policy);
+  });
 }
 
 void RequestQueue::end(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   ended_ = true;
   error_ = error;
-  cancelled_ = true;
+  for_each_served([](ServedRequest& request) { request.cancelled = true; });
   changed_.notify_one();
 }
 
-std::optional<std::string> RequestQueue::take_policy() {
+std::optional<std::string> RequestQueue::take_policy(ServedRequest& request) {
   const std::lock_guard lock(mutex_);
-  if (policies_.empty()) return std::nullopt;
-  std::string policy = std::move(policies_.front());
-  policies_.pop_front();
+  if (request.policies.empty()) return std::nullopt;
+  std::string policy = std::move(request.policies.front());
+  request.policies.pop_front();
   return policy;
 }
 
-std::optional<nlohmann::json> RequestQueue::next() {
+std::shared_ptr<ServedRequest> RequestQueue::serve_first() {
+  auto request = std::make_shared<ServedRequest>();
+  request->message = std::move(waiting_.front());
+  waiting_.pop_front();
+  request->type = type_of(request->message);
+  request->id = protocol::message_id(request->message);
+  request->cancelled = cancelled_ids_.erase(request->id) > 0;
+  served_.push_back(request);
+  return request;
+}
+
+std::shared_ptr<ServedRequest> RequestQueue::next() {
   std::unique_lock lock(mutex_);
-  running_.reset();
-  policies_.clear();
   changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  if (ended_) return std::nullopt;
-  nlohmann::json request = std::move(waiting_.front());
-  waiting_.pop_front();
-  running_ = protocol::message_id(request);
-  cancelled_ = cancelled_ids_.erase(*running_) > 0;
-  return request;
+  return ended_ ? nullptr : serve_first();
+}
+
+std::shared_ptr<ServedRequest> RequestQueue::next_if(std::string_view type) {
+  const std::lock_guard lock(mutex_);
+  if (ended_ || waiting_.empty() || type_of(waiting_.front()) != type) return nullptr;
+  return serve_first();
 }
 
 }  // namespace kvscope::engine

@@ -48,7 +48,9 @@ TEST_CASE("a run through the protocol is the run itself: same ids, lifetimes, sc
 
   RunRecord run;
   run.model = protocol::model_info_from_json(loaded.at("model"));
-  const auto events = engine.call(protocol::to_json(short_run(), 2), [&](const json& event) {
+  RunRequest request = short_run();
+  request.oracle_looks = false;  // as record_run() has it: sums of the same parts
+  const auto events = engine.call(protocol::to_json(request, 2), [&](const json& event) {
     CHECK(event.at("id") == 2);
     protocol::apply_event(run, event);
   });
@@ -159,13 +161,107 @@ TEST_CASE("a waiting request can be cancelled before its turn", "[engine][server
   CHECK(steps <= 1);
 }
 
+/// The events of these requests, sent at once, by id. `on_event` sees each as it comes.
+std::map<int, std::vector<json>> events_of(test::EngineProcess& engine, const std::vector<json>& requests,
+                                           const std::function<void(const json&)>& on_event = {}) {
+  for (const json& request : requests) engine.send(request);
+  std::map<int, std::vector<json>> events;
+  for (std::size_t n_open = requests.size(); n_open > 0;) {
+    const json event = engine.read().value();
+    if (on_event) on_event(event);
+    n_open -= event.at("type") == "done" || event.at("type") == "error";
+    events[event.at("id").get<int>()].push_back(event);
+  }
+  return events;
+}
+
+/// Without what no two runs share.
+std::vector<json> timeless(std::vector<json> events) {
+  std::erase_if(events, [](const json& event) { return event.at("type") == "progress"; });
+  for (json& event : events) {
+    for (const char* field : {"id", "seconds", "timings"}) event.erase(field);
+  }
+  return events;
+}
+
+TEST_CASE("runs that are sent at once are under way at once, and each is what it is alone", "[engine][server][batch]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  test::EngineProcess engine;
+  const int most = engine.hello().at("runs_at_once");
+  CHECK(most >= 8);
+  CHECK(engine.call(load_request(1)).back().at("runs_at_once") == 8);
+  std::vector<json> requests;
+  for (const char* policy :
+       {"kvpop:budget=96,sinks=4,window=64", "full", "tova:keep=40%", "nonsense", "streaming:window=32",
+        "h2o:keep=50%,window=16", "snapkv:budget=80", "quest:read=32", "random:keep=30%,window=16", "full"}) {
+    RunRequest request = short_run();
+    request.oracle = requests.size() % 2 == 0;
+    request.output_error = requests.size() == 4;
+    request.sampling.temperature = requests.size() % 3 == 0 ? 0 : 0.9;
+    requests.push_back(protocol::to_json(request, static_cast<int>(10 + requests.size())));
+    requests.back()["policy"] = policy;
+  }
+  int n_turns = 0, last = -1;
+  const auto together = events_of(engine, requests, [&](const json& event) {
+    n_turns += event.at("id") != last;
+    last = event.at("id");
+  });
+  CHECK(n_turns > 50);
+  for (const json& request : requests) {
+    CAPTURE(request.at("policy"));
+    CHECK(timeless(together.at(request.at("id"))) == timeless(engine.call(request)));
+  }
+}
+
+TEST_CASE("a cancel ends its own run among several, and what is no run waits for those before it",
+          "[engine][server][batch]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  test::EngineProcess engine;
+  engine.call(load_request(1));
+  std::vector<json> requests;
+  RunRequest request = short_run();
+  request.oracle = request.stop_at_eos = false;
+  request.max_tokens = 60;
+  for (const int id : {2, 3, 4}) requests.push_back(protocol::to_json(request, id));
+  const json doctor = {{"type", "doctor"}, {"id", 5}};
+  requests.insert(requests.begin() + 2, doctor);
+  int steps = 0;
+  std::vector<int> ends;
+  const auto events = events_of(engine, requests, [&](const json& event) {
+    if (event.at("id") == 2 && event.at("type") == "step" && ++steps == 4)
+      engine.send({{"type", "cancel"}, {"id", 9}, {"target", 2}});
+    if (event.at("type") == "done") ends.push_back(event.at("id"));
+  });
+  CHECK(events.at(2).back().at("status") == "cancelled");
+  CHECK(events.at(2).size() < 40);
+  CHECK(ends == std::vector<int>{2, 3, 5, 4});
+  CHECK(timeless(events.at(3)) == timeless(events.at(4)));
+}
+
+TEST_CASE("a run whose oracle does not look on the way has one oracle event, at its end", "[engine][server]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  test::EngineProcess engine;
+  engine.call(load_request(1));
+  RunRequest request = short_run();
+  request.stop_at_eos = false;
+  const auto looks = [&](bool wanted) {
+    request.oracle_looks = wanted;
+    std::vector<bool> final;
+    for (const json& event : engine.call(protocol::to_json(request, 2)))
+      if (event.at("type") == "oracle") final.push_back(event.at("final"));
+    return final;
+  };
+  CHECK(looks(false) == std::vector<bool>{true});
+  CHECK(looks(true) == std::vector<bool>{false, false, true});
+}
+
 TEST_CASE("the engine ends with code 0 when its client goes away, in the middle of a run too", "[engine][server]") {
   test::EngineProcess engine;
   if (has_sample() && GENERATE(false, true)) {
     engine.call(load_request(1));
     RunRequest request = short_run();
     request.max_tokens = 1500;
-    engine.send(protocol::to_json(request, 2));
+    for (const int id : {2, 3, 4}) engine.send(protocol::to_json(request, id));
     engine.read();
   }
   engine.close_input();

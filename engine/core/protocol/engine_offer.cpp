@@ -16,6 +16,7 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t kMostPolicies = 256, kMostGreeting = 1u << 20, kMostName = 200;
+constexpr int kMostRuns = 1024;
 constexpr std::string_view kOwnEngine = "kvscope-engine ";
 
 constexpr auto kServices = std::to_array<Service>({
@@ -75,6 +76,8 @@ void read_offer(const json& event, EngineOffer& offer) {
   if (event.contains("policies")) offer.policies = declared(event);
   const auto is_own = [](const std::string& name) { return !is_declared_name(name) && find_policy(name) != nullptr; };
   if (auto own = words(event, "builtin_policies", "names of KVScope's policies", is_own)) offer.builtin_policies = own;
+  if (event.contains("runs_at_once"))
+    offer.runs_at_once = static_cast<int>(integer(event, "runs_at_once", 1, kMostRuns));
   if (event.contains("default_policy")) offer.default_policy = text(event, "default_policy");
   if (offer.default_policy.empty()) return;
   std::string why;
@@ -172,8 +175,10 @@ RunRequest fitted(const EngineOffer& offer, RunRequest request) {
   return request;
 }
 
-EngineOffer own_offer() {
-  EngineOffer offer{.name = std::string(kOwnEngine) + std::string(version()), .serves = std::vector<std::string>()};
+EngineOffer own_offer(int runs_at_once) {
+  EngineOffer offer{.name = std::string(kOwnEngine) + std::string(version()),
+                    .serves = std::vector<std::string>(),
+                    .runs_at_once = runs_at_once};
   for (const Service& service : kServices) offer.serves->emplace_back(service.word);
   return offer;
 }
@@ -218,6 +223,7 @@ json to_json(const EngineOffer& offer) {
     fields["policies"].push_back(declaration_json(policy->declaration));
   if (offer.builtin_policies) fields["builtin_policies"] = *offer.builtin_policies;
   if (!offer.default_policy.empty()) fields["default_policy"] = offer.default_policy;
+  if (offer.runs_at_once > 1) fields["runs_at_once"] = offer.runs_at_once;
   for (const LocalLayer& layer : offer.local_layers)
     fields["local_layers"].push_back({{"layer", layer.layer}, {"window", layer.window}});
   return fields;

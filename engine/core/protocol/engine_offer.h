@@ -26,6 +26,7 @@ struct EngineOffer {
   std::optional<std::vector<std::string>> builtin_policies;  // those of KVScope's that it can run; none: all
   std::string default_policy;                                // text of one; empty: the program's own
   std::vector<LocalLayer> local_layers;
+  int runs_at_once = 1;  // `run` requests that it works on at the same time, at most
 
   bool does(std::string_view service) const;
   bool runs(const PolicyInfo& policy) const;
@@ -48,8 +49,8 @@ std::string why_no_policy(const EngineOffer& offer, const PolicySpec& policy);
 /// for, and stays.
 RunRequest fitted(const EngineOffer& offer, RunRequest request);
 
-/// What KVScope's own engine says: its name, and that it serves everything.
-EngineOffer own_offer();
+/// What KVScope's own engine says: its name, that it serves everything, and how many runs it takes at once.
+EngineOffer own_offer(int runs_at_once);
 /// Of a greeting. Registers what it declares, so that texts of policies can name it from then on. Throws Error (resource)
 /// that names the field.
 EngineOffer offer_of_hello(const nlohmann::json& event);

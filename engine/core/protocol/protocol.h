@@ -8,22 +8,24 @@
 //
 // The engine greets first:
 //   hello      {version: kVersion, engine: "0.1.0", torch: "2.11.0", cuda: bool, device: text}, and as far as it says it
-//              {name: text, serves: [text...], policies: [Declaration...], builtin_policies: [text...], default_policy: text}: what people call it,
+//              {name: text, serves: [text...], policies: [Declaration...], builtin_policies: [text...], default_policy: text, runs_at_once}: what people call it,
 //              the services that it has (engine_offer.h), the policies that it declares (declaration.h), which of KVScope's
-//              it can run, and the text of the one that a new run starts with. What is absent is KVScope's own: everything.
+//              it can run, the text of the one that a new run starts with, and how many runs it takes at once (1). What else is absent is
+//              KVScope's own: everything.
 //
 // Requests (client -> engine). Each ends in exactly one `done` or `error` event with its id, except that policy and
 // cancel have no answer of their own:
 //   load       {model: path, device: "auto"|"cpu"|"cuda", dtype: "auto"|"float32"|"bfloat16", gates: [path...]}
 //                  -> progress*, warning*{text}, done{model: ModelInfo, load_s}, and from engines that say it {gates: {scorers: [{kind,
 //                     numbers, delay}...], heads: numbers}}: what the gates that were loaded say of policies' parameters;
-//                     {serves, policies, builtin_policies, default_policy}: in the place of the greeting's until the next load;
+//                     {serves, policies, builtin_policies, default_policy, runs_at_once}: in the place of the greeting's until the next load;
 //                     {local_layers: [{layer, window}...]}: whose queries see the newest `window` positions alone, by design
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
 //               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
-//               {oracle_spec: text, output_error: bool, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
+//               {oracle_spec: text, oracle_looks: bool, output_error: bool, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
 //               thinking: bool, date: text, answer_ids: i32, draw_on: bool, chunk, thresholds: f32, budgets: i32}
 //                  -> started{...}, progress*, step*, oracle*, output_error, done{status, timings, text}
+//              oracle_looks: false: one `oracle` event at the end, none on the way.
 //              answer_ids: the answer, given instead of drawn; with draw_on its begin, behind which the run draws on. chunk: the prompt is all there is, read as `score` does.
 //              thresholds, budgets: [layers][kv_heads] those of the heads when this run is had again or goes on, which are not
 //              solved anew then; or budgets that the user gives.
@@ -49,7 +51,7 @@
 //   cancel     {target: id}   The target ends with done{status: "cancelled"}.
 //   quit       {}             The engine exits 0.
 //
-// Events of a run, in this order:
+// Runs may be under way at once, up to the greeting's runs_at_once; then their events interleave. Events of a run, in this order:
 //   started    {n_positions, prompt_len, ids: i32, pieces: {bytes, offsets: i32}, policy: canonical text, scorer: text,
 //              scorer_kind: text, scorer_delay, oracle_spec: text}, and where heads differ {heads: {n_sink, window,
 //              top_k, locality: i32 [layers][kv_heads], log_gamma, threshold: f32 [layers][kv_heads]}}, each head's rule.
