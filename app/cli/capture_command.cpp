@@ -27,6 +27,7 @@ constexpr auto kFileOptions = std::to_array<OptionSpec>({
 });
 constexpr auto kCapturePrompts = std::to_array<OptionSpec>({
     {"limit", "N", "only the first N prompts"},
+    {"batch", "N", "decode N prompts at once (default: as many as the engine takes, 8 on a CPU and 32 on a GPU)"},
     {"skip-bad", "", "record as failed runs the prompts that cannot be decoded, and continue"},
     {"raw", "", "use the prompts as raw text even if the model has a chat template"},
     {"chat", "", "wrap the prompts in the model's chat template (default if it has one)"},
@@ -88,7 +89,8 @@ int capture(const Arguments& arguments) {
                            .system = system_option(arguments),
                            .resume = arguments.has("resume"),
                            .overwrite = arguments.has("overwrite"),
-                           .skip_bad = arguments.has("skip-bad")};
+                           .skip_bad = arguments.has("skip-bad"),
+                           .batch = static_cast<int>(arguments.integer("batch", 0, 1, 1024))};
   std::vector<Prompt> prompts = prompts_of(arguments, request);
   const std::filesystem::path inputs[] = {arguments.positionals()[1]};
   writable_target(asked.file, asked.resume || asked.overwrite, inputs,

@@ -92,34 +92,79 @@ void EngineJob::say_silence() {
   progress_.update("waiting for the engine", 0, 0, "no answer for " + std::to_string(seconds) + " s");
 }
 
+bool EngineJob::is_stopped() const { return interrupted() || (options_.stop && options_.stop()); }
+
+std::optional<nlohmann::json> EngineJob::wait_event_of(std::span<const int> ids, Deadline& give_up) {
+  if (is_stopped() && !give_up) {
+    for (const int id : ids) client_->cancel(id);
+    give_up = std::chrono::steady_clock::now() + kCancelPatience;
+  }
+  auto event = wait_event();
+  if (!event && give_up && std::chrono::steady_clock::now() >= *give_up) {
+    throw Error({.code = ExitCode::cancelled,
+                 .file = "engine",
+                 .found = "it did not respond to the cancellation and was killed"});
+  }
+  if (!event || std::ranges::count(ids, protocol::message_id(*event)) == 0) return std::nullopt;
+  const std::string type = event->value("type", "");
+  if (type == "progress" && show_engine_progress_) {
+    progress_.update(event->value("phase", ""), event->value("value", 0.0), event->value("max", 0.0),
+                     event->value("text", ""));
+  }
+  if (type == "warning") warn(event->value("text", ""));
+  return event;
+}
+
 nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& handler) {
   check_offered(offer_, request);
   const int id = client_->request(request);
-  std::optional<std::chrono::steady_clock::time_point> give_up;
+  Deadline give_up;
   last_event_ = std::chrono::steady_clock::now();
   while (true) {
-    const bool stopped = interrupted() || (options_.stop && options_.stop());
-    if (stopped && !give_up) {
-      client_->cancel(id);
-      give_up = std::chrono::steady_clock::now() + kCancelPatience;
-    }
-    const auto event = wait_event();
-    if (!event) {
-      if (!give_up || std::chrono::steady_clock::now() < *give_up) continue;
-      throw Error({.code = ExitCode::cancelled,
-                   .file = "engine",
-                   .found = "it did not respond to the cancellation and was killed"});
-    }
-    if (protocol::message_id(*event) != id) continue;
-    const std::string type = event->value("type", "");
-    if (type == "progress" && show_engine_progress_) {
-      progress_.update(event->value("phase", ""), event->value("value", 0.0), event->value("max", 0.0),
-                       event->value("text", ""));
-    }
-    if (type == "warning") warn(event->value("text", ""));
+    const auto event = wait_event_of({&id, 1}, give_up);
+    if (!event) continue;
     if (handler) handler(*event);
+    const std::string type = event->value("type", "");
     if (type == "error") throw protocol::error_from_event(*event);
     if (type == "done") return *event;
+  }
+}
+
+void EngineJob::run_all(const ModelInfo& model, int n, const NextRun& next, const EndOfRun& ended) {
+  struct Flight {
+    std::size_t number;
+    RunRecord record;
+  };
+  std::vector<int> ids;
+  std::vector<Flight> flights;  // of ids
+  Deadline give_up;
+  last_event_ = std::chrono::steady_clock::now();
+  while (true) {
+    while (static_cast<int>(ids.size()) < std::min(n, offer_.runs_at_once) && !give_up) {
+      const std::optional<NumberedRun> run = next();
+      if (!run) break;
+      const RunRequest sent = protocol::fitted(offer_, run->request);
+      check_offered(offer_, sent);
+      flights.push_back({run->number, start_record(model, asked(sent), offer_.recorder())});
+      ids.push_back(client_->request(sent));
+    }
+    if (ids.empty()) return;
+    const auto event = wait_event_of(ids, give_up);
+    if (!event) continue;
+    const auto at = std::ranges::find(ids, protocol::message_id(*event)) - ids.begin();
+    RunRecord& record = flights[static_cast<std::size_t>(at)].record;
+    protocol::apply_event(record, *event);
+    const std::string type = event->value("type", "");
+    if (type != "error" && type != "done") continue;
+    std::optional<Error> error;
+    if (type == "error") {
+      error = protocol::error_from_event(*event);
+      finish_run(record, RunStatus::failed, line_in_files(*error));
+    }
+    Flight flight = std::move(flights[static_cast<std::size_t>(at)]);
+    ids.erase(ids.begin() + at);
+    flights.erase(flights.begin() + at);
+    ended(flight.number, std::move(flight.record), error);
   }
 }
 

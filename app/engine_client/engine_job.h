@@ -15,6 +15,7 @@
 #include "app/engine_client/progress.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/protocol/protocol.h"
+#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 
@@ -58,14 +59,27 @@ class EngineJob {
   ModelInfo load(const std::string& model, std::span<const PolicySpec> policies);
   /// With these gates and no others; its `done` event, which says of the gates what `load` leaves out.
   nlohmann::json load_with(const std::string& model, const std::vector<std::string>& gates);
-  /// Sends `request` and returns its `done` event. Throws Error (usage) for what the engine does not offer, before it is sent; `handler` sees its events before (`done` included). The first Ctrl+C
-  /// cancels the request, as does options.stop(); it then ends with status "cancelled". Throws Error for an `error` event, a dead engine, an event that does not fit.
+  /// Sends `request` and returns its `done` event. Throws Error (usage) for what the engine does not offer, before it
+  /// is sent; `handler` sees its events before (`done` included). The first Ctrl+C cancels the request, as does
+  /// options.stop(); it then ends with status "cancelled". Throws Error for an `error` event, a dead engine, an event
+  /// that does not fit.
   nlohmann::json call(const protocol::Request& request, const Handler& handler = {});
   /// A run, recorded in `record`; on_step is called after each event has been applied. Returns the answer's text: it
   /// ends before a stop string and an end-of-text token, both of which `record` has. When it throws, `record` has what
   /// came until then and says failed.
   std::string run(const ModelInfo& model, const RunRequest& request, RunRecord& record,
                   const std::function<void()>& on_step = {});
+  /// A run among others, and the number that its giver knows it by.
+  struct NumberedRun {
+    std::size_t number;
+    RunRequest request;
+  };
+  using NextRun = std::function<std::optional<NumberedRun>()>;
+  using EndOfRun = std::function<void(std::size_t number, RunRecord record, const std::optional<Error>& error)>;
+  /// Up to `n` runs at once, and as many as the engine takes. `next` is asked while there is room: nothing if there is
+  /// no run now. `ended` gets what each came to, in the order in which they end. Returns when none is under way and
+  /// `next` has none. Ctrl+C cancels all. Throws what call() throws for what concerns more than one run.
+  void run_all(const ModelInfo& model, int n, const NextRun& next, const EndOfRun& ended);
   /// What a run of this request is recorded with: the request, and the gates that are loaded.
   Asked asked(const RunRequest& request);
   Progress& progress() { return progress_; }
@@ -75,6 +89,11 @@ class EngineJob {
  private:
   /// The next event, or nothing after a while. Throws Error if it is the engine's end.
   std::optional<nlohmann::json> wait_event();
+  /// When an engine that was asked to cancel is given up.
+  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+  /// wait_event() for one of these requests, whose progress and warnings are shown. Cancels them when the user stops.
+  std::optional<nlohmann::json> wait_event_of(std::span<const int> ids, Deadline& give_up);
+  bool is_stopped() const;
   [[noreturn]] void throw_end(const EngineEnd& end);
   void say_silence();
   void warn(const std::string& text);
@@ -93,11 +112,12 @@ class EngineJob {
 
 /// Nothing if it cannot be read from here: the model may be on another machine.
 std::optional<Tokenizer> tokenizer_of(const std::string& model);
-/// The folder of `model`, which is a path or a name (app/catalog/models.h). Throws Error (bad input) unless it is there, which
-/// spares starting an engine for a typing error. A path that is not known here stays as it is if the engine is elsewhere.
+/// The folder of `model`, which is a path or a name (app/catalog/models.h). Throws Error (bad input) unless it is
+/// there, which spares starting an engine for a typing error. A path that is not known here stays as it is if the
+/// engine is elsewhere.
 std::string model_for(const EngineJobOptions& options, const std::string& model);
-/// The gates to load: those of the options, by path or name, and those that the policies need. For an engine elsewhere only
-/// those that are named. Throws Error.
+/// The gates to load: those of the options, by path or name, and those that the policies need. For an engine elsewhere
+/// only those that are named. Throws Error.
 std::vector<std::string> gates_for(const EngineJobOptions& options, const std::string& model,
                                    std::span<const PolicySpec> policies);
 

@@ -6,6 +6,7 @@
 //   --slow-oracle MS   sleep so long behind the first new token, as the oracle that reads the prompt then does
 //   --late-progress    say before each decode step how far the prompt is
 //   --die-at-token N   kill itself before the N-th generated token, or answer of an evaluation, ...
+//   --die-in-run N     kill itself before the second token of the N-th run, ...
 //   --once FILE        ... unless FILE exists; makes it
 //   --gate KIND,THRESHOLD,WINDOW[,DELAY]
 //                      say so of a gate of the model
@@ -49,7 +50,7 @@ namespace {
 
 struct Options {
   int slow_ms = 0, slow_oracle_ms = 0;
-  int die_at_token = -1;
+  int die_at_token = -1, die_in_run = -1;
   std::string once, fail;
   GatesOfModel gates;
   std::vector<const DeclaredPolicy*> declared;
@@ -87,6 +88,8 @@ Options parse(int argc, char** argv) {
       options.slow_oracle_ms = std::atoi(argv[++i]);
     } else if (word == "--die-at-token" && value) {
       options.die_at_token = std::atoi(argv[++i]);
+    } else if (word == "--die-in-run" && value) {
+      options.die_in_run = std::atoi(argv[++i]);
     } else if (word == "--once" && value) {
       options.once = argv[++i];
     } else if (word == "--gate" && value) {
@@ -207,7 +210,7 @@ class Server {
       if (options_.late_progress) channel_.write(protocol::progress(id, "prefill", 11, 12));
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
       if (n == 0) hold(id);
-      if (n == options_.die_at_token) die();
+      if (n == options_.die_at_token || (n == 1 && ++n_runs_ == options_.die_in_run)) die();
     };
     // As the engine does: a policy that reads no scores has none.
     const Policy& policy = policy_of(request.policy);
@@ -307,6 +310,7 @@ class Server {
   const Options& options_;
   Channel& channel_;
   ModelInfo model_;
+  int n_runs_ = 0;  // that came to a second token
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<nlohmann::json> requests_;

@@ -20,6 +20,7 @@ struct CaptureAsked {
   std::optional<std::string> system = {};  // message before each prompt
   bool resume = false, overwrite = false;
   bool skip_bad = false;  // prompts that cannot be decoded become failed runs
+  int batch = 0;          // prompts that are decoded at once; 0: as many as the engine takes
 };
 
 struct CapturePlan {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "app/engine_client/run_setup.h"
@@ -40,62 +41,112 @@ RunRecord failed_run(EngineJob& job, const ModelInfo& model, const RunRequest& r
   return run;
 }
 
-// One capture: what its steps share.
+// How many prompts are decoded at once.
+int batch_of(const CaptureAsked& asked, EngineJob& job) {
+  const int most = job.offer().runs_at_once;
+  if (asked.batch > most)
+    job.progress().say("warning: --batch " + std::to_string(asked.batch) + ": the engine decodes at most " +
+                       std::to_string(most) + " at once");
+  return asked.batch == 0 ? most : std::min(asked.batch, most);
+}
+
+// One capture: what its steps share. Several prompts are under way at once; their runs are written in the order of the
+// prompts, so that the trace is the same however many there were.
 class Capture {
  public:
   Capture(const CaptureAsked& asked, const CapturePlan& plan, EngineJob& job, const ModelInfo& model,
-          const PromptCheck& check)
-      : asked_(asked), plan_(plan), job_(job), model_(model), check_(check) {}
+          const PromptCheck& check, TraceWriter& writer)
+      : asked_(asked),
+        plan_(plan),
+        job_(job),
+        model_(model),
+        check_(check),
+        left_(plan.left()),
+        batch_(batch_of(asked, job)),
+        writing_(writer) {}
 
-  // Decodes and writes one prompt after the other, until Ctrl+C; returns the tokens written.
-  std::int64_t run(RunRequest request, TraceWriter& writer) {
+  // Decodes and writes what is left, until Ctrl+C; returns the tokens written.
+  std::int64_t run(const RunRequest& request) {
     job_.show_engine_progress(false);
-    std::int64_t tokens = 0;
-    int n = 0;
-    RunWriter writing(writer);
-    for (const int index : plan_.left()) {
-      if (interrupted()) break;
-      show(n, tokens, writing.committed());
-      const Prompt& prompt = plan_.prompts[index];
-      request.prompt = prompt.text;
-      request.messages = messages_of(plan_.system, prompt);
-      RunRecord run = run_of(request, index);
-      if (run.status == RunStatus::cancelled) break;  // half a run is not what a later study counts on
-      run.prompt_index = index;
-      tokens += run.n_tokens();
-      ++n;
-      writing.add(std::move(run));
-    }
-    writing.wait();
-    return tokens;
+    job_.run_all(
+        model_, batch_, [&] { return next(request); },
+        [&](std::size_t place, RunRecord run, const std::optional<Error>& error) {
+          take(request, place, std::move(run), error);
+        });
+    writing_.wait();
+    return tokens_;
   }
 
  private:
-  // What was decoded has a speed; what is committed counts.
-  void show(int n, std::int64_t tokens, int committed) {
-    std::string rate;
-    const double seconds = seconds_since(start_), rate_of_tokens = static_cast<double>(tokens) / seconds;
-    if (n > 0)
-      rate = fixed_text(60 * n / seconds, 1) + " prompts/min, " +
-             fixed_text(rate_of_tokens, rate_of_tokens < 10 ? 1 : 0) + " tok/s";
-    job_.progress().update("capture", committed, static_cast<double>(plan_.indices.size()), rate);
+  using Place = std::size_t;  // in left_
+
+  // Nothing while too many runs wait for an earlier one, at the end, and on the way out.
+  std::optional<EngineJob::NumberedRun> next(RunRequest request) {
+    const std::size_t most_ahead = 4 * static_cast<std::size_t>(batch_);
+    while (begun_ < left_.size() && begun_ < written_ + most_ahead && !is_over_ && !interrupted()) {
+      const Place place = begun_++;
+      show();
+      request.oracle_looks = false;  // no view shows them
+      set_prompt(request, place);
+      const auto bad = check_.bad.find(left_[place]);
+      if (bad == check_.bad.end()) return EngineJob::NumberedRun{place, std::move(request)};
+      keep(place, failed_run(job_, model_, request, where(place), bad->second));
+    }
+    return std::nullopt;
   }
 
-  RunRecord run_of(const RunRequest& request, int index) {
-    const std::string& where = plan_.prompts[index].where;
-    if (const auto bad = check_.bad.find(index); bad != check_.bad.end())
-      return failed_run(job_, model_, request, where, bad->second);
-    RunRecord run;
-    try {
-      job_.run(model_, request, run);
-    } catch (const Error& error) {
-      if (!is_of_prompt(error)) throw;
-      if (asked_.skip_bad) return failed_run(job_, model_, request, where, error.what());
-      Error::Parts parts = error.parts();
-      parts.file = where;
-      throw Error(std::move(parts));
+  void set_prompt(RunRequest& request, Place place) const {
+    const Prompt& prompt = plan_.prompts[left_[place]];
+    request.prompt = prompt.text;
+    request.messages = messages_of(plan_.system, prompt);
+  }
+
+  const std::string& where(Place place) const { return plan_.prompts[left_[place]].where; }
+
+  void take(RunRequest request, Place place, RunRecord run, const std::optional<Error>& error) {
+    if (error && asked_.skip_bad && is_of_prompt(*error)) {
+      set_prompt(request, place);
+      run = failed_run(job_, model_, request, where(place), error->what());
+    } else if (error || run.status == RunStatus::cancelled) {
+      // Half a run is not what a later study counts on. Those before it go on to their ends, and none begins.
+      is_over_ = true;
+      if (error) errors_.emplace(place, *error);
+      return write();
     }
-    return run;
+    keep(place, std::move(run));
+  }
+
+  void keep(Place place, RunRecord run) {
+    run.prompt_index = left_[place];
+    waiting_.emplace(place, std::move(run));
+    write();
+  }
+
+  // Writes the runs before which none is missing. An error is thrown when all before it are written.
+  void write() {
+    for (auto run = waiting_.find(written_); run != waiting_.end(); run = waiting_.find(written_)) {
+      tokens_ += run->second.n_tokens();
+      writing_.add(std::move(run->second));
+      waiting_.erase(run);
+      ++written_;
+    }
+    const auto failed = errors_.find(written_);
+    if (failed == errors_.end()) return;
+    writing_.wait();
+    Error::Parts parts = failed->second.parts();
+    if (is_of_prompt(failed->second)) parts.file = where(written_);
+    throw Error(std::move(parts));
+  }
+
+  // What was decoded has a speed; what is committed counts.
+  void show() {
+    std::string rate;
+    const auto n = static_cast<double>(written_);
+    const double seconds = seconds_since(start_), rate_of_tokens = static_cast<double>(tokens_) / seconds;
+    if (written_ > 0)
+      rate = fixed_text(60 * n / seconds, 1) + " prompts/min, " +
+             fixed_text(rate_of_tokens, rate_of_tokens < 10 ? 1 : 0) + " tok/s";
+    job_.progress().update("capture", writing_.committed(), static_cast<double>(plan_.indices.size()), rate);
   }
 
   const CaptureAsked& asked_;
@@ -103,6 +154,14 @@ class Capture {
   EngineJob& job_;
   const ModelInfo& model_;
   const PromptCheck& check_;
+  std::vector<int> left_;  // indices of the prompts that the trace lacks
+  int batch_;
+  RunWriter writing_;
+  std::size_t begun_ = 0, written_ = 0;
+  std::map<Place, RunRecord> waiting_;  // ended, and not written
+  std::map<Place, Error> errors_;
+  bool is_over_ = false;
+  std::int64_t tokens_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -155,7 +214,7 @@ CaptureResult run_capture(const CaptureAsked& asked, std::vector<Prompt> prompts
     if (!resumes && !asked.overwrite) std::filesystem::remove(plan.file, ignored);
   };
   try {
-    result.tokens = Capture(asked, plan, job, model, check).run(request, writer);
+    result.tokens = Capture(asked, plan, job, model, check, writer).run(request);
   } catch (const Error&) {
     // One bad prompt or a dead engine must not cost what was captured before.
     job.progress().clear();
