@@ -271,6 +271,30 @@ TEST_CASE("the sample model answers held-out questions densely, and what is done
   }
 }
 
+TEST_CASE("a question has the answer beside others that it has alone, and answers come in the order of the questions",
+          "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  const nlohmann::json args = {{"model", kModel}, {"policies", {"h2o:budget=80,window=32", "streaming:window=60"}},
+                               {"questions", 2},  {"tasks", {"reversal", "fact_recall"}},
+                               {"length", 704},   {"device", "cpu"},
+                               {"oracle", true},  {"output_error", true}};
+  Job together;
+  REQUIRE(eval_job(args, together.context)["status"] == "done");
+  REQUIRE(together.answers.size() == 12);
+  for (std::size_t i = 0; i < together.answers.size(); i += 5) {
+    auto one = args;
+    for (std::size_t other = 0; other < together.answers.size(); ++other)
+      if (other != i) one["done"].push_back(together.answers[other].key());
+    Job alone;
+    eval_job(one, alone.context);
+    REQUIRE(alone.answers.size() == 1);
+    EvalAnswer a = together.answers[i], b = alone.answers[0];
+    CHECK(a.index == static_cast<int>(i / 3 % 2));
+    a.seconds = b.seconds = 0;  // of steps that others share
+    CHECK(json_of_fields(a) == json_of_fields(b));
+  }
+}
+
 TEST_CASE("texts are read in pieces, and one that is too short is refused", "[eval]") {
   if (!has_sample()) return test::skip("no sample model");
   const nlohmann::json args = {{"model", kModel},

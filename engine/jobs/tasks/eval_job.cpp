@@ -2,14 +2,20 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_set>
 
 #include "engine/core/files/tokenizer/text_pieces.h"
+#include "engine/core/record/assemble.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/json_fields.h"
+#include "engine/decode/run.h"
+#include "engine/decode/run_batch.h"
+#include "engine/decode/run_memory.h"
 #include "engine/jobs/job.h"
 #include "engine/jobs/tasks/eval_policies.h"
 #include "engine/jobs/tasks/eval_run.h"
@@ -93,6 +99,15 @@ Item text_item(const LoadedModel& model, const std::string& path, int n, int len
           .input = input_of(path, text)};
 }
 
+/// A question that is being decoded under one policy.
+struct Asked {
+  EvalAnswer who;
+  EvalMeasures measures;
+  const Task* task;
+  TaskQuestion question;
+  RunRecord record;
+};
+
 class Evaluation {
  public:
   Evaluation(const EvalRequest& request, JobContext& context)
@@ -125,8 +140,10 @@ class Evaluation {
 
   void run() {
     tell_facts();
+    RunBatch batch(model_, most_runs_at_once(model_.weights().device.is_cuda()));
+    batch.run([this] { return next_run(); });
     for (const Item& item : items_) {
-      for (int index = 0; index < item.n; ++index) ask_all(item, index);
+      if (item.task == nullptr) read_text(item);
     }
   }
 
@@ -155,34 +172,85 @@ class Evaluation {
     if (context_.row) context_.row("", {{"facts", json_of_fields(facts)}});
   }
 
-  /// Puts one question to all policies, so that what is stopped half-way has compared them on the same ones.
-  void ask_all(const Item& item, int index) {
-    std::optional<TaskQuestion> question;
-    for (const std::string& policy : policies_) {
-      EvalAnswer answer;
-      const EvalAnswer who{.item = item.name, .policy = policy, .index = index};
-      ++n_done_;
-      if (done_.contains(who.key())) continue;
-      const PolicySpec spec = PolicySpec::parse(policy);
-      // The dense reference loses nothing: what its recall and its error would be measured by are passes for NaN.
-      const bool is_dense = policy == policies_.front();
-      const EvalMeasures measures{request_.oracle && !is_dense, request_.output_error && !is_dense};
-      if (item.task == nullptr) {
-        answer =
-            read_piece(model_, spec, item.pieces[static_cast<std::size_t>(index)], request_.chunk, measures, hooks());
-      } else {
-        if (!question) question = make_question(*item.task, *material_, static_cast<std::uint64_t>(index), length_);
-        answer = ask(model_, spec, *item.task, *question, measures, hooks());
-      }
-      answer.item = who.item;
-      answer.policy = who.policy;
-      answer.index = who.index;
-      answer.is_dense = is_dense;
-      if (context_.row) context_.row("", {{"answer", json_of_fields(answer)}});
-      if (context_.progress) {
-        context_.progress("eval", static_cast<double>(n_done_), static_cast<double>(n_all_), item.name + ", " + policy);
+  /// The next question that lacks an answer. All policies get one question before any gets the next, so that what is stopped
+  /// half-way has compared them on the same ones.
+  std::optional<BatchedRun> next_run() {
+    for (; item_ < items_.size() && items_[item_].task != nullptr; ++item_, index_ = 0) {
+      const Item& item = items_[item_];
+      for (; index_ < item.n; ++index_, policy_ = 0) {
+        while (policy_ < policies_.size()) {
+          const EvalAnswer who = who_of(item, policies_[policy_++], index_);
+          if (!done_.contains(who.key())) return run_of_question(item, who);
+          ++n_done_;
+        }
       }
     }
+    return std::nullopt;
+  }
+
+  BatchedRun run_of_question(const Item& item, const EvalAnswer& who) {
+    if (asked_of_ != &item || asked_index_ != who.index) {
+      question_ = make_question(*item.task, *material_, static_cast<std::uint64_t>(who.index), length_);
+      asked_of_ = &item;
+      asked_index_ = who.index;
+    }
+    const auto asked = std::make_shared<Asked>(Asked{who, measures_of(who), item.task, question_, {}});
+    BatchedRun run{.request = run_of(PolicySpec::parse(who.policy), asked->question, asked->measures)};
+    asked->record = empty_record(model_, run.request);
+    run.sink = sink_into(asked->record);
+    run.sink.prompt_logprobs = false;
+    run.sink.hooks = hooks();
+    const std::size_t number = n_asked_++;
+    run.ended = [this, asked, number](RunEnded ended) {
+      end_run(asked->record, std::move(ended));
+      EvalAnswer answer = answer_of(model_, asked->record, *asked->task, asked->question, asked->measures);
+      answers_.emplace(number, with_name(std::move(answer), asked->who));
+      // In the order of the questions, which end in another.
+      for (auto next = answers_.find(n_told_); next != answers_.end(); next = answers_.find(n_told_)) {
+        tell(next->second);
+        answers_.erase(next);
+        ++n_told_;
+      }
+    };
+    run.failed = [](std::exception_ptr error) { std::rethrow_exception(error); };
+    return run;
+  }
+
+  void read_text(const Item& item) {
+    for (int index = 0; index < item.n; ++index) {
+      for (const std::string& policy : policies_) {
+        const EvalAnswer who = who_of(item, policy, index);
+        if (done_.contains(who.key())) {
+          ++n_done_;
+          continue;
+        }
+        tell(with_name(read_piece(model_, PolicySpec::parse(policy), item.pieces[static_cast<std::size_t>(index)],
+                                  request_.chunk, measures_of(who), hooks()),
+                       who));
+      }
+    }
+  }
+
+  EvalAnswer who_of(const Item& item, const std::string& policy, int index) const {
+    return {.item = item.name, .policy = policy, .is_dense = policy == policies_.front(), .index = index};
+  }
+  /// The dense reference loses nothing: what its recall and its error would be measured by are passes for NaN.
+  EvalMeasures measures_of(const EvalAnswer& who) const {
+    return {request_.oracle && !who.is_dense, request_.output_error && !who.is_dense};
+  }
+  static EvalAnswer with_name(EvalAnswer answer, const EvalAnswer& who) {
+    answer.item = who.item;
+    answer.policy = who.policy;
+    answer.index = who.index;
+    answer.is_dense = who.is_dense;
+    return answer;
+  }
+  void tell(const EvalAnswer& answer) {
+    ++n_done_;
+    if (context_.row) context_.row("", {{"answer", json_of_fields(answer)}});
+    if (context_.progress)
+      context_.progress("eval", static_cast<double>(n_done_), static_cast<double>(n_all_),
+                        answer.item + ", " + answer.policy);
   }
 
   Hooks hooks() const {
@@ -201,6 +269,12 @@ class Evaluation {
   std::optional<TaskMaterial> material_;
   std::vector<Item> items_;
   std::size_t n_all_ = 0, n_done_ = 0;
+  // Of the questions: where next_run() is, the question that it asked last, and what was answered before an earlier one.
+  std::size_t item_ = 0, policy_ = 0, n_asked_ = 0, n_told_ = 0;
+  int index_ = 0, asked_index_ = -1;
+  const Item* asked_of_ = nullptr;
+  TaskQuestion question_;
+  std::map<std::size_t, EvalAnswer> answers_;
 };
 
 }  // namespace

@@ -14,13 +14,8 @@
 namespace kvscope::engine {
 namespace {
 
-RunRecord record_of(const LoadedModel& model, RunRequest request, const EvalMeasures& measures, const Hooks& hooks,
-                    bool prompt_logprobs) {
-  request.oracle = measures.oracle;
-  request.output_error = measures.output_error;
-  RunRecord record = record_run(model, request, hooks, prompt_logprobs);
+void refuse_cancelled(const RunRecord& record) {
   if (record.status == RunStatus::cancelled) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
-  return record;
 }
 
 EvalAnswer facts_of(const RunRecord& record, const EvalMeasures& measures) {
@@ -45,10 +40,17 @@ std::string answer_text(const LoadedModel& model, const RunRecord& record) {
 
 }  // namespace
 
-EvalAnswer ask(const LoadedModel& model, const PolicySpec& policy, const Task& task, const TaskQuestion& question,
-               const EvalMeasures& measures, const Hooks& hooks) {
-  const RunRequest request{.prompt_ids = question.prompt, .policy = policy, .max_tokens = question.max_tokens};
-  const RunRecord record = record_of(model, request, measures, hooks, false);
+RunRequest run_of(const PolicySpec& policy, const TaskQuestion& question, const EvalMeasures& measures) {
+  RunRequest request{.prompt_ids = question.prompt, .policy = policy, .max_tokens = question.max_tokens};
+  request.oracle = measures.oracle;
+  request.oracle_looks = false;
+  request.output_error = measures.output_error;
+  return request;
+}
+
+EvalAnswer answer_of(const LoadedModel& model, const RunRecord& record, const Task& task, const TaskQuestion& question,
+                     const EvalMeasures& measures) {
+  refuse_cancelled(record);
   EvalAnswer answer = facts_of(record, measures);
   answer.expected = question.expected;
   answer.answer = answer_text(model, record);
@@ -61,8 +63,11 @@ EvalAnswer ask(const LoadedModel& model, const PolicySpec& policy, const Task& t
 EvalAnswer read_piece(const LoadedModel& model, const PolicySpec& policy, const std::vector<std::int32_t>& ids,
                       int chunk, const EvalMeasures& measures, const Hooks& hooks) {
   const auto start = std::chrono::steady_clock::now();
-  const RunRecord record =
-      record_of(model, forced_request(model, {.ids = ids, .policy = policy, .chunk = chunk}), measures, hooks, true);
+  RunRequest request = forced_request(model, {.ids = ids, .policy = policy, .chunk = chunk});
+  request.oracle = measures.oracle;
+  request.output_error = measures.output_error;
+  const RunRecord record = record_run(model, request, hooks, true);
+  refuse_cancelled(record);
   EvalAnswer answer = facts_of(record, measures);
   answer.is_text = true;
   answer.nll = mean_nll(record.logprobs);

@@ -12,12 +12,15 @@ struct EvalMeasures {
   bool oracle = false, output_error = false;
 };
 
-/// Decodes for real: greedily, until the answer's tokens are there or the model ends its text. Fills what follows from the run;
-/// item, policy and index are the caller's. Throws Error (cancelled) when the hook says so.
-EvalAnswer ask(const LoadedModel& model, const PolicySpec& policy, const Task& task, const TaskQuestion& question,
-               const EvalMeasures& measures, const Hooks& hooks);
+/// The run of a question: greedy, until the answer's tokens are there or the model ends its text.
+RunRequest run_of(const PolicySpec& policy, const TaskQuestion& question, const EvalMeasures& measures);
 
-/// Reads the tokens under the policy, teacher-forced, as forced_pass() does: nll is that of ScoreFacts.
+/// What came of it. Item, policy and index are the caller's. Throws Error (cancelled) for a run that was cancelled.
+EvalAnswer answer_of(const LoadedModel& model, const RunRecord& record, const Task& task, const TaskQuestion& question,
+                     const EvalMeasures& measures);
+
+/// Reads the tokens under the policy, teacher-forced, as forced_pass() does: nll is that of ScoreFacts. Throws Error (cancelled)
+/// when the hook says so.
 EvalAnswer read_piece(const LoadedModel& model, const PolicySpec& policy, const std::vector<std::int32_t>& ids,
                       int chunk, const EvalMeasures& measures, const Hooks& hooks);
 

@@ -95,7 +95,7 @@ struct EvalAnswer {
   double mass_recall = kNotMeasured;   // of the same queries
   double output_error = kNotMeasured;  // mean over layers of output_error_curve()
   int tokens = 0;                      // that `seconds` went into: those of the answer, or of the piece
-  double seconds = 0;
+  double seconds = 0;                  // of a question: until its last token, beside others that are decoded with it
 
   /// Who asked what: two answers of one evaluation have the same only if they are the same.
   std::string key() const { return item + "\t" + policy + "\t" + std::to_string(index); }
