@@ -113,12 +113,16 @@ void RunBatch::step() {
 void RunBatch::end_runs() {
   for (auto& here : in_flight_) {
     if (!here->is_over && !here->error) continue;
-    const std::unique_ptr<Flight> flight = std::move(here);
+    std::unique_ptr<Flight> flight = std::move(here);
     batch_.leave(flight->run.generation());
     used_ -= flight->bytes;
     RunEnded end;
     if (!flight->error) flight->attempt([&] { end = flight->run.finish(); });
-    flight->error ? flight->failed(flight->error) : flight->ended(std::move(end));
+    const auto ended = std::move(flight->ended);
+    const auto failed = std::move(flight->failed);
+    const std::exception_ptr error = flight->error;
+    flight.reset();  // who hears of the end finds the run's memory free
+    error ? failed(error) : ended(std::move(end));
   }
   std::erase(in_flight_, nullptr);
 }
