@@ -27,7 +27,7 @@ constexpr auto kFileOptions = std::to_array<OptionSpec>({
 });
 constexpr auto kCapturePrompts = std::to_array<OptionSpec>({
     {"limit", "N", "only the first N prompts"},
-    {"batch", "N", "decode N prompts at once (default: as many as the engine takes, 8 on a CPU and 32 on a GPU)"},
+    {"batch", "N", "prompts to decode at once (8 on a CPU, 32 on a GPU, fewer if memory is short)"},
     {"skip-bad", "", "record as failed runs the prompts that cannot be decoded, and continue"},
     {"raw", "", "use the prompts as raw text even if the model has a chat template"},
     {"chat", "", "wrap the prompts in the model's chat template (default if it has one)"},
@@ -104,7 +104,7 @@ extern const CommandSpec capture_command = {
     "capture",
     "MODEL PROMPTS -o FILE [options]",
     "decode many prompts into one trace (HDF5)",
-    "PROMPTS: .jsonl (\"prompt\" or \"messages\" on each line), text (one prompt per line) or a folder of .txt files.",
+    "PROMPTS: .jsonl (\"prompt\" or \"messages\"), text (a prompt per line) or a folder of .txt files.",
     "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy kvpop:keep=25%",
     {2, 2},
     kCaptureOptions,
