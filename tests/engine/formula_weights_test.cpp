@@ -8,6 +8,7 @@
 
 #include "engine/core/support/hash.h"
 #include "engine/core/support/seconds_since.h"
+#include "engine/model/device.h"
 #include "kernels/device.h"
 #include "tests/support/model_folder.h"
 #include "tests/support/skip.h"
@@ -54,6 +55,7 @@ TEST_CASE("random weights made by operations of tensors, part by part, have the 
 
 TEST_CASE("random weights have the same bits on a GPU", "[engine][model][cuda]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  open_cuda(0);
   for (const auto& [name, shape] : kTensors) {
     INFO(name);
     CHECK(at::equal(filled(name, shape, at::TensorOptions(at::kBFloat16).device(at::kCUDA)),

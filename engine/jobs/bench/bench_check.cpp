@@ -10,9 +10,9 @@ namespace kvscope::engine {
 namespace {
 
 /// Infinite where a number is missing.
-double greatest_difference(std::span<const float> found, std::span<const float> expected) {
+double greatest_difference(std::span<const float> found, std::span<const float> expected, double least) {
   if (found.size() != expected.size()) return INFINITY;
-  double difference = 0, greatest = 0;
+  double difference = 0, greatest = least;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     if (std::isnan(found[i]) != std::isnan(expected[i])) return INFINITY;
     if (std::isnan(expected[i])) continue;
@@ -31,8 +31,9 @@ std::string short_number(double value) {
 }  // namespace
 
 double check_close(std::span<const float> found, std::span<const float> expected, const LoadedModel& model,
-                   const std::string& bench, const std::string& where) {
-  const double error = greatest_difference(found, expected), allowed = model.info().dtype == "float32" ? 1e-3 : 0.1;
+                   const std::string& bench, const std::string& where, double least) {
+  const double error = greatest_difference(found, expected, least),
+               allowed = model.info().dtype == "float32" ? 1e-3 : 0.1;
   if (error <= allowed) return error;
   throw Error(
       {.code = ExitCode::internal,

@@ -46,13 +46,13 @@ double check_record(const LoadedModel& model, const RunRecord& run, const std::s
   RecordedHook hook(run);
   const at::Tensor hidden =
       forward(model.config(), model.weights(), ids_tensor(model.weights(), run.ids.data(), n), 0, hook);
-  const at::Tensor logprobs =
-      logits_of(model.weights(), hidden.narrow(0, n - 1 - n_checked, n_checked)).log_softmax(-1);
+  const at::Tensor logits = logits_of(model.weights(), hidden.narrow(0, n - 1 - n_checked, n_checked));
+  const at::Tensor logprobs = logits.log_softmax(-1);
   const at::Tensor next = ids_tensor(model.weights(), run.ids.data() + (n - n_checked), n_checked);
   const at::Tensor expected = logprobs.gather(1, next.view({-1, 1})).view({-1}).cpu().contiguous();
   return check_close(std::span(run.logprobs).last(static_cast<std::size_t>(n_checked)),
                      {expected.data_ptr<float>(), static_cast<std::size_t>(n_checked)}, model, bench,
-                     run.policy.to_string());
+                     run.policy.to_string(), logits.abs().max().item<double>());
 }
 
 }  // namespace kvscope::engine
