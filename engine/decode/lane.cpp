@@ -136,8 +136,8 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
           std::min(args.policy.top_k, plan.of_head(sequence.policy.geometry(), index * config.n_kv_heads + head).top_k);
   }
   if (head_threshold_.defined()) args.policy.head_threshold = head_threshold_[index].data_ptr<float>();
-  args.score =
-      out.scores + index * config.n_kv_heads;  // zeros where nobody writes them, which a hybrid's thresholds tell apart
+  args.score = out.scores +
+               index * config.n_kv_heads;  // stay 0 in heads without a scorer, which a hybrid's thresholds tell apart
   if (const TokenScorer* scorer = sequence.policy.scorer()) {
     args.scorer = scorer->mlstm(index, sequence.memory.get());
     if (sequence.score_ring.defined()) {

@@ -19,7 +19,7 @@ class Lane {
   void prepare(std::int32_t position);
   /// After it: notes the slots that were used, and tells the methods.
   void note_step(std::int32_t position, const StepBuffers::Decided& decided);
-  /// Behind it, for a scorer that scores between two steps.
+  /// After the step, for a scorer that scores between two steps.
   void score_newest(std::int32_t position, const kernels::RetainDecision* decisions) const;
 
   /// Scores of a layer's new token, unless admit_args() has the scorer in the same launch. A scorer that is one kernel adds

@@ -26,7 +26,7 @@ RunStarted started_facts(const Generation& run);
 /// further step, and finish() says so.
 class RunInFlight {
  public:
-  /// Tells `started`.
+  /// Reports `started`.
   RunInFlight(const LoadedModel& model, const RunRequest& request, RunSink sink);
   ~RunInFlight();
 

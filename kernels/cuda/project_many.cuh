@@ -179,7 +179,7 @@ __device__ void load_inputs(const Params& p, const Share& share, char* input) {
 }
 
 /// c += weights x tokens for one request: the four chains of project.cu, of which each 32 columns go into two. The columns of
-/// a thread's 16 bytes are dealt to the k of two mma in another order than they stand, the same for both operands.
+/// a thread's 16 bytes are dealt to the k of two mma in an order that both operands share.
 template <int kTiles>
 __device__ inline void multiply(const char* request, const char* unit, int part, float (&c)[4][kTiles][4]) {
   const int row = threadIdx.x % 32 / 4, quarter = threadIdx.x % 4;  // row of the weights, and token of a tile

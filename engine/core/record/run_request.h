@@ -42,7 +42,7 @@ struct RunRequest {
   SamplingSpec sampling;
   bool oracle = true;
   OracleSpec oracle_spec;
-  bool oracle_looks = true;           // recall is told on the way too, and not at the end alone
+  bool oracle_looks = true;           // recall is reported during the run too, not only at its end
   bool output_error = false;          // measured by one more pass when all tokens are there (OutputError)
   std::vector<PolicyChange> changes;  // parameters that hold from query q on, q ascending
   bool stop_at_eos = true;
