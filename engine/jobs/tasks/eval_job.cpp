@@ -177,7 +177,7 @@ class Evaluation {
   std::optional<BatchedRun> next_run() {
     for (; item_ < items_.size() && items_[item_].task != nullptr; ++item_, index_ = 0) {
       const Item& item = items_[item_];
-      for (; index_ < item.n; ++index_, policy_ = 0) {
+      for (; index_ < item.n; ++index_, policy_ = 0, question_.reset()) {
         while (policy_ < policies_.size()) {
           const EvalAnswer who = who_of(item, policies_[policy_++], index_);
           if (!done_.contains(who.key())) return run_of_question(item, who);
@@ -189,12 +189,8 @@ class Evaluation {
   }
 
   BatchedRun run_of_question(const Item& item, const EvalAnswer& who) {
-    if (asked_of_ != &item || asked_index_ != who.index) {
-      question_ = make_question(*item.task, *material_, static_cast<std::uint64_t>(who.index), length_);
-      asked_of_ = &item;
-      asked_index_ = who.index;
-    }
-    const auto asked = std::make_shared<Asked>(Asked{who, measures_of(who), item.task, question_, {}});
+    if (!question_) question_ = make_question(*item.task, *material_, static_cast<std::uint64_t>(who.index), length_);
+    const auto asked = std::make_shared<Asked>(Asked{who, measures_of(who), item.task, *question_, {}});
     BatchedRun run{.request = run_of(PolicySpec::parse(who.policy), asked->question, asked->measures)};
     asked->record = empty_record(model_, run.request);
     run.sink = sink_into(asked->record);
@@ -269,11 +265,10 @@ class Evaluation {
   std::optional<TaskMaterial> material_;
   std::vector<Item> items_;
   std::size_t n_all_ = 0, n_done_ = 0;
-  // Of the questions: where next_run() is, the question that it asked last, and what was answered before an earlier one.
+  // Of the questions: where next_run() is, the question there, and what was answered before an earlier one.
   std::size_t item_ = 0, policy_ = 0, n_asked_ = 0, n_told_ = 0;
-  int index_ = 0, asked_index_ = -1;
-  const Item* asked_of_ = nullptr;
-  TaskQuestion question_;
+  int index_ = 0;
+  std::optional<TaskQuestion> question_;
   std::map<std::size_t, EvalAnswer> answers_;
 };
 
