@@ -285,6 +285,43 @@ def answers_cancel(talk, message: dict) -> list:
     return [message]
 
 
+# Several runs at once.
+
+
+def load_says(name: str, value) -> Change:
+    """The answer to a load has this field, as the greeting has."""
+    return lambda talk, event: put(name, value)(talk, event) if talk.asked(event).get("type") == "load" else None
+
+
+def others_at_work(talk, message: dict) -> list[int]:
+    """The ids of runs beside the message's own that have no end yet."""
+    ended = talk.kept.setdefault("ended", set())
+    return [i for i, m in talk.requests.items() if m["type"] == "run" and i != message["id"] and i not in ended]
+
+
+def beside_another(change: Change) -> Change:
+    """While another run is at work."""
+    return lambda talk, event: change(talk, event) if others_at_work(talk, event) else None
+
+
+def other_ids(talk, event: dict) -> None:
+    event["ids"] = i32(np.maximum(read_i32(event, "ids") - 1, 0))
+
+
+def is_over(talk, event: dict) -> None:
+    talk.kept.setdefault("ended", set()).add(event.get("id"))
+
+
+def two_at_once(talk, event: dict) -> None:
+    """Of the end of a request."""
+    is_over(talk, event)
+    load_says("runs_at_once", 2)(talk, event)
+
+
+def cancels_all(talk, message: dict) -> list:
+    return [message, *({**message, "target": i} for i in others_at_work(talk, message))]
+
+
 def other_seed(talk, message: dict) -> None:
     message["sampling"]["seed"] = talk.count_of("run")
 

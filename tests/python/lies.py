@@ -264,6 +264,29 @@ LIES = {
         "load: .*does not exist was answered with done",
         asked={"load": change.loads_anything},
     ),
+    # Several runs at once.
+    "none-at-once": Lie(
+        "It says that it works on no run at a time.",
+        "runs_at_once",
+        {"hello": change.put("runs_at_once", 0), "done": change.load_says("runs_at_once", 0)},
+    ),
+    "mixed-runs": Lie(
+        "Beside another run, a run has other tokens.",
+        r"run [12] of two at once",
+        {
+            "hello": change.put("runs_at_once", 2),
+            "step": change.beside_another(change.new_token(change.other_ids)),
+            "done": change.two_at_once,
+            "error": change.is_over,
+        },
+    ),
+    "cancels-all": Lie(
+        "A cancel of one run cancels every run.",
+        # An engine that takes runs in turn has not begun the second, so its end has no timings.
+        "(a cancel of the first of two runs ended the second|one of two runs is cancelled: message done: timings)",
+        {"hello": change.put("runs_at_once", 2), "done": change.two_at_once, "error": change.is_over},
+        {"cancel": change.cancels_all},
+    ),
     # Oracle, attention, score.
     "other-mass": Lie(
         "One mass of the oracle is half of what it is.",
