@@ -30,7 +30,7 @@ constexpr OptionSpec kBenchOptions[] = {
     {"policy", "SPEC", "NAME:key=value,...; repeatable (default: several policies)", true},
     {"prompt-tokens", "N", "tokens of the prompt, or of the text; ui: of the run that is shown"},
     {"max-tokens", "N", "decode, batch, ragged, policy: tokens per repetition; capture: per prompt"},
-    {"batch", "N", "sequences at once, up to 32 (1); batch, ragged: several, e.g. 1,8,32"},
+    {"batch", "N", "sequences at once, up to 32 (1; capture: 32, CPU: 8); batch, ragged: several, e.g. 1,8,32"},
     {"chunk", "N", "prefill: prompt tokens per step; score: tokens between two evictions (1)"},
     {"prompts", "N", "capture: number of prompts (4)"},
     {"frames", "N", "ui: frames (600)"},

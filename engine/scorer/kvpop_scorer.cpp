@@ -4,6 +4,9 @@
 
 #include <limits>
 
+#include "engine/model/ops.h"
+#include "kernels/mlstm_prompt.h"
+
 namespace kvscope::engine {
 namespace {
 
@@ -155,6 +158,7 @@ at::Tensor KvpopScorer::absorb_blocks(int layer, const Features& f, std::int64_t
 }
 
 at::Tensor KvpopScorer::absorb(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const {
+  if (k.is_cuda() && kernels::has_mlstm_prompt(head_dim_)) return absorb_on_device(layer, k, v, state);
   const std::int64_t n = k.size(0), first = state.n_tokens, delay = config_.delay;
   // Inside, the last tokens stand in order of age; between calls token t stands in row t % delay, where step() wants
   // it.
@@ -176,6 +180,38 @@ at::Tensor KvpopScorer::absorb(int layer, const at::Tensor& k, const at::Tensor&
     out.narrow(1, 0, before).fill_(std::numeric_limits<float>::quiet_NaN());
   }
   return out;
+}
+
+at::Tensor KvpopScorer::absorb_on_device(int layer, const at::Tensor& k, const at::Tensor& v,
+                                         ScorerState& state) const {
+  const std::int64_t n = k.size(0);
+  // A token's heads lie side by side; tokens may be rows of the QKV product.
+  const auto rows = [&](const at::Tensor& x) {
+    return x.stride(2) == 1 && x.stride(1) == head_dim_ ? x : x.contiguous();
+  };
+  const at::Tensor keys = rows(k), values = rows(v);
+  std::vector<at::Tensor> scores;
+  for (std::int64_t begin = 0; begin < n; begin += kernels::kMlstmPromptTokens) {
+    const std::int64_t length = std::min(kernels::kMlstmPromptTokens, n - begin);
+    scores.push_back(at::empty({n_kv_heads_, length}, read_.options()));
+    kernels::MlstmPromptArgs args = {.scorer = view(layer, state),
+                                     .k = keys.narrow(0, begin, length).data_ptr(),
+                                     .v = values.narrow(0, begin, length).data_ptr(),
+                                     .k_stride = keys.stride(0),
+                                     .v_stride = values.stride(0),
+                                     .first = state.n_tokens,
+                                     .n = length,
+                                     .score = scores.back().data_ptr<float>(),
+                                     .scratch = nullptr,
+                                     .n_kv_heads = n_kv_heads_,
+                                     .head_dim = head_dim_,
+                                     .dtype = kernel_dtype(keys.scalar_type())};
+    const at::Tensor scratch = at::empty({kernels::mlstm_prompt_scratch_floats(args)}, read_.options());
+    args.scratch = scratch.data_ptr<float>();
+    kernels::mlstm_prompt(args, ops::place_of(keys.device()));
+    state.n_tokens += length;
+  }
+  return scores.size() == 1 ? scores.front() : at::cat(scores, 1);
 }
 
 kernels::MlstmScorerView KvpopScorer::view(int layer, const ScorerState& state) const {

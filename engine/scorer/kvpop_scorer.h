@@ -69,6 +69,8 @@ class KvpopScorer final : public TokenScorer {
     at::Tensor direct;        // [n_kv_heads, n] x . out[D:] + b
   };
   Features features(int layer, const at::Tensor& k, const at::Tensor& v) const;
+  /// By kernels::mlstm_prompt, in place: about 130 of LibTorch's launches become six.
+  at::Tensor absorb_on_device(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const;
   at::Tensor absorb_blocks(int layer, const Features& f, std::int64_t block, ScorerState& state) const;
   at::Tensor score(int layer, const at::Tensor& h, const at::Tensor& direct) const;
   at::Tensor cap(const at::Tensor& gate) const;

@@ -136,6 +136,7 @@ TEST_CASE("bench capture shares its seconds among prompt, oracle, decoding and t
     }
     CHECK(std::abs(sum - 1) < 1e-9);
     CHECK(row["prompts"] == 2);
+    CHECK(row["batch"] == 2);  // a CPU takes up to eight at once
   }
 }
 

@@ -4,15 +4,20 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <exception>
+#include <optional>
 
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/seconds_since.h"
 #include "engine/decode/run.h"
+#include "engine/decode/run_batch.h"
+#include "engine/decode/run_memory.h"
 #include "engine/jobs/bench/bench.h"
 #include "engine/jobs/bench/bench_check.h"
 #include "engine/jobs/bench/device_rates.h"
 #include "engine/jobs/bench/floors.h"
+#include "engine/model/weights.h"
 
 namespace kvscope::engine {
 namespace {
@@ -24,8 +29,14 @@ struct CaptureArgs : BenchArgs {
   explicit CaptureArgs(const JsonObject& args)
       : BenchArgs(args, 512, 3),
         max_tokens(static_cast<int>(args.integer_or("max_tokens", 64, 1, kMaxBenchTokens))),
-        prompts(static_cast<int>(args.integer_or("prompts", 4, 1, 1 << 16))) {}
+        prompts(static_cast<int>(args.integer_or("prompts", 4, 1, 1 << 16))),
+        batch(static_cast<int>(args.integer_or("batch", 0, 1, GenerationBatch::kMaxBatch))) {}
   int max_tokens, prompts;
+  int batch;  // runs at once; 0: as many as the engine takes
+  int runs_at_once(const LoadedModel& model) const {
+    const int most = batch > 0 ? batch : most_runs_at_once(model.weights().device.is_cuda());
+    return std::min(prompts, most);
+  }
 };
 
 /// Messages as the server writes them, for a reader that takes everything at once.
@@ -47,35 +58,65 @@ struct CaptureTimes {
   bool whole = true;
 };
 
-CaptureTimes capture_all(const LoadedModel& model, const CaptureArgs& args, const std::string& policy,
-                         const JobContext& context) {
-  Nowhere client;
-  CaptureTimes times;
-  const auto begin = Clock::now();
-  for (int i = 0; i < args.prompts && times.whole; ++i) {
-    auto mark = Clock::now();  // the teacher reads between a step's facts and its own
-    RunSink sink;
-    sink.hooks.cancelled = [&] { return is_cancelled(context); };
-    sink.started = [&](const RunStarted& started) { client.write(protocol::to_json(started, i)); };
-    sink.step = [&](const StepFacts& facts) {
-      client.write(protocol::to_json(facts, i));
-      mark = Clock::now();
-    };
-    sink.oracle = [&](const OracleFacts& facts) {
-      times.oracle += seconds_since(mark);
-      client.write(protocol::to_json(facts, i));
-    };
-    RunRequest request = bench_request(model, policy, args.prompt_tokens, args.max_tokens, i);
-    request.oracle_looks = false;  // as in a capture
-    const RunEnded ended = execute_run(model, request, sink);
-    client.write(protocol::to_json(ended, i));
-    times.prompt += ended.timings.prefill_s;
-    times.decode += ended.timings.decode_s;
-    times.whole = ended.status == RunStatus::complete;
+/// All prompts of a repetition through one batch, as a capture hands them out.
+class TimedCapture {
+ public:
+  TimedCapture(const LoadedModel& model, const CaptureArgs& args, const std::string& policy, const JobContext& context)
+      : model_(model), args_(args), policy_(policy), context_(context) {}
+
+  CaptureTimes run() {
+    const auto begin = Clock::now();
+    RunBatch batch(model_, args_.runs_at_once(model_));
+    batch.run([&] { return next(); });
+    if (error_) std::rethrow_exception(error_);
+    times_.all = seconds_since(begin);
+    return times_;
   }
-  times.all = seconds_since(begin);
-  return times;
-}
+
+ private:
+  std::optional<BatchedRun> next() {
+    if (n_begun_ == args_.prompts || !times_.whole) return std::nullopt;
+    const int i = n_begun_++;
+    BatchedRun run{.request = bench_request(model_, policy_, args_.prompt_tokens, args_.max_tokens, i)};
+    run.request.oracle_looks = false;  // as in a capture
+    run.sink.hooks.cancelled = [this] { return is_cancelled(context_); };
+    run.sink.started = [this, i](const RunStarted& started) {
+      client_.write(protocol::to_json(started, i));
+      ++n_in_flight_;
+    };
+    run.sink.step = [this, i](const StepFacts& facts) {
+      if (facts.n_tokens > args_.prompt_tokens) times_.decode += facts.seconds / n_in_flight_;  // they share a step
+      client_.write(protocol::to_json(facts, i));
+      mark_ = Clock::now();
+    };
+    run.sink.oracle = [this, i](const OracleFacts& facts) {
+      times_.oracle += seconds_since(mark_);  // the teacher reads after the last step, or after the run before
+      client_.write(protocol::to_json(facts, i));
+      mark_ = Clock::now();
+    };
+    run.ended = [this, i](const RunEnded& ended) {
+      --n_in_flight_;
+      client_.write(protocol::to_json(ended, i));
+      times_.prompt += ended.timings.prefill_s;
+      times_.whole = times_.whole && ended.status == RunStatus::complete;
+    };
+    run.failed = [this](const std::exception_ptr& error) {
+      times_.whole = false;
+      error_ = error;
+    };
+    return run;
+  }
+
+  const LoadedModel& model_;
+  const CaptureArgs& args_;
+  const std::string& policy_;
+  const JobContext& context_;
+  Nowhere client_;
+  CaptureTimes times_;
+  Clock::time_point mark_;
+  int n_begun_ = 0, n_in_flight_ = 0;
+  std::exception_ptr error_;
+};
 
 /// Tokens that are alive at the end, over all layers and heads.
 double alive(const RunRecord& run) {
@@ -94,13 +135,13 @@ std::string capture_row_text(const json& row) {
   const auto share = [&](const char* name) { return 100 * row[name].get<double>(); };
   std::snprintf(
       text, sizeof text,
-      "%-46s %d x (%d + %d) tokens: %.3f s (%.3f ... %.3f) = %.1f ms a prompt, %.2f x floors  prompt %.0f %%  "
+      "%-46s %d x (%d + %d) tokens, batch %d: %.3f s (%.3f ... %.3f) = %.1f ms a prompt, %.2f x floors  prompt %.0f %%  "
       "oracle %.0f %%  decode %.0f %%  rest %.0f %%  error %.1e",
       row["policy"].get<std::string>().c_str(), row["prompts"].get<int>(), row["prompt_tokens"].get<int>(),
-      row["max_tokens"].get<int>(), row["seconds"]["median"].get<double>(), row["seconds"]["min"].get<double>(),
-      row["seconds"]["max"].get<double>(), row["ms_per_prompt"].get<double>(), row["ratio_to_floor"].get<double>(),
-      share("prompt_share"), share("oracle_share"), share("decode_share"), share("rest_share"),
-      row["check_error"].get<double>());
+      row["max_tokens"].get<int>(), row["batch"].get<int>(), row["seconds"]["median"].get<double>(),
+      row["seconds"]["min"].get<double>(), row["seconds"]["max"].get<double>(), row["ms_per_prompt"].get<double>(),
+      row["ratio_to_floor"].get<double>(), share("prompt_share"), share("oracle_share"), share("decode_share"),
+      share("rest_share"), row["check_error"].get<double>());
   return text;
 }
 
@@ -118,23 +159,24 @@ json capture_row(const LoadedModel& model, const CaptureArgs& args, const std::s
   std::vector<double> seconds;
   CaptureTimes sum;
   for (int repeat = 0; repeat < args.repeats; ++repeat) {
-    const CaptureTimes times = capture_all(model, args, text, context);
+    const CaptureTimes times = TimedCapture(model, args, text, context).run();
     if (!times.whole) return nullptr;
     seconds.push_back(times.all);
     sum.all += times.all, sum.prompt += times.prompt, sum.decode += times.decode, sum.oracle += times.oracle;
   }
   const int n = args.prompt_tokens + args.max_tokens;
-  const int window = first.policy.geometry(n).window;
+  const int window = first.policy.geometry(n).window, batch = args.runs_at_once(model);
   const TokenScorer* scorer = scorer_of_steps(model, first.policy, n);
   const double prompt_s = prompt_flops(model.config(), first.policy, args.prompt_tokens) / rates.matrix,
                oracle_s = (prompt_flops(model.config(), PolicySpec::parse("full"), n) +
                            transposed_flops(model.config(), n, window)) /
                           rates.matrix,
-               step_s = bytes_per_step(model, kept_bytes(model, alive(first)), scorer, 1) / rates.read;
+               step_s = bytes_per_step(model, kept_bytes(model, alive(first)), scorer, batch) / rates.read / batch;
   const double floor = args.prompts * (prompt_s + oracle_s + args.max_tokens * step_s);
   const Spread spread = spread_of(seconds);
   return {{"policy", first.policy.to_string()},
           {"prompts", args.prompts},
+          {"batch", batch},
           {"prompt_tokens", args.prompt_tokens},
           {"max_tokens", args.max_tokens},
           {"check_error", error},

@@ -1,0 +1,106 @@
+#pragma once
+// From keys and values to what the mLSTM scorer makes of each token: q~, k~, v~ and the three gates (kvpop_scorer.h).
+
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/mlstm_prompt.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace kvscope::kernels::mlstm_prompt_parts {
+
+constexpr int kTokens = 64;  // of a block of threads here
+
+/// x[row] of a token: its key, then its value.
+template <typename T, int kHeadDim>
+__device__ inline float input(const Params& p, int head, int token, int row) {
+  if (token >= p.n) return 0;
+  const bool is_key = row < kHeadDim;
+  const T* data = static_cast<const T*>(is_key ? p.k : p.v);
+  return to_float(data[token * (is_key ? p.k_stride : p.v_stride) + head * kHeadDim + (is_key ? row : row - kHeadDim)]);
+}
+
+/// log i, log f and the direct part of the score: a warp a token.
+template <typename T, int kHeadDim>
+__device__ void gates(const Params& p, int head) {
+  constexpr int kInputs = 2 * kHeadDim, kStride = kInputs + 3;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const float* weight = p.s.project + static_cast<long long>(head) * kInputs * kStride + kInputs;
+  for (int i = warp; i < kTokens; i += kThreads / 32) {
+    const int token = blockIdx.x * kTokens + i;
+    if (token >= p.n) return;
+    float sum[3] = {};
+    for (int row = lane; row < kInputs; row += 32) {
+      const float x = input<T, kHeadDim>(p, head, token, row);
+      for (int gate = 0; gate < 3; ++gate) sum[gate] += x * weight[row * kStride + gate];
+    }
+    for (int gate = 0; gate < 3; ++gate) {
+      sum[gate] = warp_sum(sum[gate]) + p.s.bias[head * 3 + gate];
+      if (p.s.soft_cap > 0 && gate < 2) sum[gate] = tanhf(sum[gate] / p.s.soft_cap) * p.s.soft_cap;
+    }
+    if (lane != 0) continue;
+    const long long at = static_cast<long long>(head) * p.n + token;
+    p.log_i[at] = sum[0];
+    p.log_f[at] = fminf(sum[1], 0.0f) - log1pf(expf(-fabsf(sum[1])));  // log sigmoid
+    p.direct[at] = sum[2];
+  }
+}
+
+/// softmax(y), then softmax(-y), of the columns that 16 threads have of a row.
+template <int kHalf, int kColumns>
+__device__ inline void store_map(const float (&y)[kColumns], int part, bool is_there, float* out) {
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    const float sign = side == 0 ? 1.0f : -1.0f;
+    float greatest = -INFINITY, sum = 0, exps[kColumns];
+    for (int i = 0; i < kColumns; ++i) greatest = fmaxf(greatest, sign * y[i]);
+    greatest = greatest_of_row(greatest);
+    for (int i = 0; i < kColumns; ++i) sum += exps[i] = expf(sign * y[i] - greatest);
+    sum = sum_of_row(sum);
+    if (!is_there) continue;
+    for (int i = 0; i < kColumns; ++i) out[side * kHalf + part * kColumns + i] = exps[i] / sum;
+  }
+}
+
+/// Grid: tokens / 64, heads, and 0: q~, 1: k~, 2 and 3: halves of v~, 4: gates.
+template <typename T, int kHeadDim>
+__global__ __launch_bounds__(kThreads) void features_kernel(const __grid_constant__ Params p) {
+  constexpr int kHalf = kHeadDim / 2, kInputs = 2 * kHeadDim, kStride = kInputs + 3, kColumns = kHalf / 16;
+  __shared__ alignas(16) float x[kSlice][kTokens + kPad];
+  __shared__ float w[kSlice][kHalf];
+  const int head = blockIdx.y, kind = blockIdx.z, row_part = threadIdx.x / 16, part = threadIdx.x % 16;
+  if (kind == 4) return gates<T, kHeadDim>(p, head);
+  const float* weight = p.s.project + static_cast<long long>(head) * kInputs * kStride + kind * kHalf;
+  float y[4][kColumns] = {};
+  for (int first = 0; first < kInputs; first += kSlice) {
+    for (int i = threadIdx.x; i < kSlice * kTokens; i += kThreads)
+      x[i % kSlice][i / kSlice] = input<T, kHeadDim>(p, head, blockIdx.x * kTokens + i / kSlice, first + i % kSlice);
+    for (int i = threadIdx.x; i < kSlice * kHalf; i += kThreads)
+      w[i / kHalf][i % kHalf] = weight[(first + i / kHalf) * kStride + i % kHalf];
+    __syncthreads();
+#pragma unroll 8
+    for (int i = 0; i < kSlice; ++i) {
+      const float4 four = *reinterpret_cast<const float4*>(&x[i][row_part * 4]);
+      const float left[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int column = 0; column < kColumns; ++column) {
+        const float right = w[i][part * kColumns + column];
+#pragma unroll
+        for (int row = 0; row < 4; ++row) y[row][column] += left[row] * right;
+      }
+    }
+    __syncthreads();
+  }
+  for (int row = 0; row < 4; ++row) {
+    const int token = blockIdx.x * kTokens + row_part * 4 + row;
+    float* out = (kind == 0   ? p.q_map
+                  : kind == 1 ? p.k_map
+                              : p.value) +
+                 (static_cast<long long>(head) * p.n + token) * kHeadDim;
+    if (kind < 2) {
+      store_map<kHalf>(y[row], part, token < p.n, out);
+    } else if (token < p.n) {
+      for (int i = 0; i < kColumns; ++i) out[(kind - 2) * kHalf + part * kColumns + i] = y[row][i];
+    }
+  }
+}
+
+}  // namespace kvscope::kernels::mlstm_prompt_parts
