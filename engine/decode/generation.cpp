@@ -3,6 +3,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <stdexcept>
 
@@ -148,6 +149,36 @@ Generation::Generation(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Generation::~Generation() = default;
 Generation::Generation(Generation&&) noexcept = default;
 
+namespace {
+
+/// A chunk of a prompt on its way through the layers.
+struct PromptChunk {
+  PromptChunk(const LoadedModel& model, PromptHeads& heads, const at::Tensor& ids, std::int64_t first_position)
+      : first(first_position),
+        hook(heads, first, ids.size(0)),
+        pass(model.config(), model.weights(), ids, first, hook) {
+    pass.begin_layer();
+  }
+  /// The rest of one layer, and what goes before attention in the next.
+  void next_layer() {
+    is_over = !pass.end_layer();
+    if (!is_over) pass.begin_layer();
+  }
+  std::int64_t first;
+  PrefillHook hook;
+  ForwardPass pass;
+  bool is_over = false;
+};
+
+}  // namespace
+
+/// A policy that cuts at times of its own does so between two chunks.
+void Generation::Impl::begin_chunk(std::int64_t first, PromptHeads& heads, StepFacts& facts) {
+  if (state.policy.plan().cut_interval == 0 || first == 0) return;
+  for (const auto& method : state.methods) method->before_queries(static_cast<int>(first), records ? &facts : nullptr);
+  heads.cache_changed();
+}
+
 StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options) {
   const c10::InferenceMode no_gradients;
   Impl& run = *impl_;
@@ -156,25 +187,32 @@ StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options)
   if (run.prefills_by_steps()) return run.prefill_by_steps(hooks, options);
   const at::Tensor tokens = ids_tensor(run.model.weights(), run.ids.data(), run.prompt_len);
   const std::int64_t chunk = run.chunk_size(options.chunk), n_chunks = (run.prompt_len + chunk - 1) / chunk;
-  const std::int64_t interval = run.state.policy.plan().cut_interval;
-  PrefillHook hook(run.state, hooks, run.records ? &facts : nullptr, n_chunks);
+  PromptHeads heads(run.state, hooks, run.records ? &facts : nullptr, n_chunks);
   if (options.logprobs) facts.logprobs = {std::numeric_limits<float>::quiet_NaN()};  // the first follows nothing
-  for (std::int64_t first = 0; first < run.prompt_len; first += chunk) {
-    const std::int64_t n = std::min(chunk, run.prompt_len - first);
-    if (interval > 0 && first > 0) {
-      for (const auto& method : run.state.methods)
-        method->before_queries(static_cast<int>(first), run.records ? &facts : nullptr);
-      hook.cache_changed();
+  const std::size_t most = heads.take_turns() && run.request.chunk == 0 ? 2 : 1;
+  std::deque<PromptChunk> at_work;
+  for (std::int64_t first = 0; first < run.prompt_len || !at_work.empty();) {
+    if (at_work.size() < most && first < run.prompt_len) {
+      const std::int64_t n = std::min(chunk, run.prompt_len - first);
+      run.begin_chunk(first, heads, facts);
+      at_work.emplace_back(run.model, heads, tokens.narrow(0, first, n), first);
+      first += n;
     }
-    hook.begin(first, n);
-    const at::Tensor hidden = forward(run.model.config(), run.model.weights(), tokens.narrow(0, first, n), first, hook);
-    if (options.logprobs) run.append_logprobs(hidden, tokens, first, facts.logprobs, options.greedy);
-    if (first + n == run.prompt_len) run.read_logits(hidden.narrow(0, n - 1, 1));
-    if (run.request.chunk == 0 || run.state.methods.empty()) continue;
-    run.end_chunk(static_cast<int>(first + n), facts);
-    hook.cache_changed();
+    // A layer of each in turn: the device works on one while the host decides for the other.
+    for (PromptChunk& one : at_work) one.next_layer();
+    if (!at_work.front().is_over) continue;
+    const PromptChunk& done = at_work.front();
+    const at::Tensor hidden = done.pass.hidden();
+    const std::int64_t n = hidden.size(0);
+    if (options.logprobs) run.append_logprobs(hidden, tokens, done.first, facts.logprobs, options.greedy);
+    if (done.first + n == run.prompt_len) run.read_logits(hidden.narrow(0, n - 1, 1));
+    if (run.request.chunk > 0 && !run.state.methods.empty()) {
+      run.end_chunk(static_cast<int>(done.first + n), facts);
+      heads.cache_changed();
+    }
+    at_work.pop_front();
   }
-  hook.finish();
+  heads.finish(run.prompt_len);
   run.end_prefill(facts);
   facts.n_tokens = run.prompt_len;
   facts.seconds = run.timings.prefill_s = seconds_since(start);

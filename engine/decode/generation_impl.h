@@ -15,6 +15,8 @@
 
 namespace kvscope::engine {
 
+class PromptHeads;
+
 struct Generation::Impl {
   static constexpr std::int64_t kLogitRows = 256;  // rows of prompt logits at a time: [256, vocab] float32
 
@@ -95,6 +97,7 @@ struct Generation::Impl {
     return (prompt_len + n_chunks - 1) / n_chunks;
   }
 
+  void begin_chunk(std::int64_t first, PromptHeads& heads, StepFacts& facts);
   void end_prefill(StepFacts& facts);
   /// Whether the prompt passes token by token: the attention of every query counts, or something happens between two.
   bool prefills_by_steps() const;

@@ -87,21 +87,46 @@ class PromptLayer {
 
 }  // namespace
 
+ForwardPass::ForwardPass(const ModelConfig& config, const Weights& weights, const at::Tensor& ids,
+                         std::int64_t first_position, AttentionHook& attention)
+    : config_(config), weights_(weights), attention_(attention) {
+  const c10::InferenceMode no_gradients;
+  positions_ = at::arange(first_position, first_position + ids.size(0),
+                          at::TensorOptions().device(weights.device).dtype(at::kInt));
+  x_ = at::embedding(weights.embed, ids);
+}
+
+void ForwardPass::begin_layer() {
+  const c10::InferenceMode no_gradients;
+  PromptLayer operations(config_, weights_, index_, x_, positions_, attention_.reads_unrotated());
+  tokens_ = before_attention(config_.layers[static_cast<std::size_t>(index_)], operations);
+  attention_.prepare(index_, tokens_);
+}
+
+bool ForwardPass::end_layer() {
+  const c10::InferenceMode no_gradients;
+  const at::Tensor attended = attention_.attend(index_, tokens_);
+  tokens_ = {};
+  if (!attended.defined()) {
+    x_ = at::Tensor();
+    return false;
+  }
+  PromptLayer operations(config_, weights_, index_, x_, positions_, false);
+  after_attention(config_.layers[static_cast<std::size_t>(index_)], operations, attended);
+  return ++index_ < config_.n_layers;
+}
+
+at::Tensor ForwardPass::hidden() const {
+  const c10::InferenceMode no_gradients;
+  return x_.defined() ? ops::rms_norm(x_, weights_.final_norm, config_.rms_norm_eps) : at::Tensor();
+}
+
 at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::Tensor& ids,
                    std::int64_t first_position, AttentionHook& attention) {
-  const c10::InferenceMode no_gradients;
-  const std::int64_t n = ids.size(0);
-  const at::Tensor positions =
-      at::arange(first_position, first_position + n, at::TensorOptions().device(weights.device).dtype(at::kInt));
-  at::Tensor x = at::embedding(weights.embed, ids);
-  for (int index = 0; index < config.n_layers; ++index) {
-    const LayerConfig& layer = config.layers[static_cast<std::size_t>(index)];
-    PromptLayer operations(config, weights, index, x, positions, attention.reads_unrotated());
-    const at::Tensor attended = attention.attend(index, before_attention(layer, operations));
-    if (!attended.defined()) return {};
-    after_attention(layer, operations, attended);
-  }
-  return ops::rms_norm(x, weights.final_norm, config.rms_norm_eps);
+  ForwardPass pass(config, weights, ids, first_position, attention);
+  do pass.begin_layer();
+  while (pass.end_layer());
+  return pass.hidden();
 }
 
 at::Tensor logits_of(const Weights& weights, const at::Tensor& hidden) {

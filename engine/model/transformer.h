@@ -21,11 +21,37 @@ struct LayerTokens {
 class AttentionHook {
  public:
   virtual ~AttentionHook() = default;
+  /// Before attend() with the same tokens: what need not wait for anything may begin here. A pass of other tokens may come
+  /// between the two.
+  virtual void prepare(int /*layer*/, const LayerTokens& /*tokens*/) {}
   /// Returns o: [n, n_heads, head_dim], or an undefined tensor if nothing above this layer is wanted. Called once per
   /// layer, in order.
   virtual at::Tensor attend(int layer, const LayerTokens& tokens) = 0;
   /// Whether attend() wants q and k before their rotation too: copies of them.
   virtual bool reads_unrotated() const { return false; }
+};
+
+/// A pass that its caller drives, so that two can take turns: begin_layer(), then end_layer(), until that returns false.
+class ForwardPass {
+ public:
+  /// As forward(). All arguments must outlive the pass, but for `ids`.
+  ForwardPass(const ModelConfig& config, const Weights& weights, const at::Tensor& ids, std::int64_t first_position,
+              AttentionHook& attention);
+  /// The next layer up to its attention; calls prepare().
+  void begin_layer();
+  /// The rest of it; calls attend(). False after the last layer, or if `attention` stopped the pass.
+  bool end_layer();
+  /// What forward() returns.
+  at::Tensor hidden() const;
+
+ private:
+  const ModelConfig& config_;
+  const Weights& weights_;
+  AttentionHook& attention_;
+  int index_ = 0;
+  at::Tensor positions_;  // [n] int32
+  at::Tensor x_;          // [n, hidden] residual stream; undefined if stopped
+  LayerTokens tokens_;    // between the two halves
 };
 
 /// ids: [n] int64 on the model's device, at positions first_position ... first_position + n - 1.
