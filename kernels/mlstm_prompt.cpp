@@ -25,6 +25,8 @@ void mlstm_prompt(const MlstmPromptArgs& args, Place place) {
   const std::int64_t row = static_cast<std::int64_t>(args.n_kv_heads) * args.head_dim;
   check.range("k_stride", args.k_stride, row, std::numeric_limits<std::int64_t>::max());
   check.range("v_stride", args.v_stride, row, std::numeric_limits<std::int64_t>::max());
+  check.multiple("k_stride", args.k_stride, 8, "a multiple of 8");
+  check.multiple("v_stride", args.v_stride, 8, "a multiple of 8");
   const MlstmScorerView& s = args.scorer;
   check.pointers({{"k", args.k},
                   {"v", args.v},

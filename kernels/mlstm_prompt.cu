@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -22,11 +23,18 @@ __global__ __launch_bounds__(kBlock) void block_gates_kernel(const __grid_consta
   __shared__ float at_end[2];
   const int head = blockIdx.x, thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
   float m = p.s.m[head];
+  const long long row = static_cast<long long>(head) * p.n;
+  float next_f = thread < p.n ? p.log_f[row + thread] : 0.0f, next_i = thread < p.n ? p.log_i[row + thread] : 0.0f;
   for (int block = 0; block < p.n_blocks; ++block) {
     const int token = block * kBlock + thread;
-    const long long at = static_cast<long long>(head) * p.n + token;
+    const long long at = row + token;
     const bool is_there = token < p.n;
-    float b = is_there ? p.log_f[at] : 0.0f;
+    float b = next_f;
+    const float log_i = next_i;
+    if (token + kBlock < p.n)
+      next_f = p.log_f[at + kBlock], next_i = p.log_i[at + kBlock];
+    else
+      next_f = 0;
     for (int offset = 1; offset < 32; offset *= 2) {
       const float before = __shfl_up_sync(0xffffffffu, b, offset);
       if (lane >= offset) b += before;
@@ -34,7 +42,7 @@ __global__ __launch_bounds__(kBlock) void block_gates_kernel(const __grid_consta
     if (lane == 31) of_warp[0][warp] = b;
     __syncthreads();
     for (int i = 0; i < warp; ++i) b += of_warp[0][i];
-    const float weight = is_there ? p.log_i[at] - b : -INFINITY;
+    const float weight = is_there ? log_i - b : -INFINITY;
     float highest = weight;
     for (int offset = 1; offset < 32; offset *= 2) {
       const float before = __shfl_up_sync(0xffffffffu, highest, offset);
@@ -88,6 +96,8 @@ __global__ __launch_bounds__(kThreads) void added_kernel(const __grid_constant__
   if (threadIdx.x < kHeadDim) p.state_z[at * kHeadDim + threadIdx.x] = z;
 }
 
+constexpr int kMostBlocks = kMlstmPromptTokens / kBlock;
+
 /// From what blocks add to the states before them, and to the memory after the last. A thread a number.
 template <int kHeadDim>
 __global__ __launch_bounds__(kThreads) void states_kernel(const __grid_constant__ Params p) {
@@ -98,11 +108,19 @@ __global__ __launch_bounds__(kThreads) void states_kernel(const __grid_constant_
   const int width = is_z ? kHeadDim : kSquare, column = is_z ? i - kSquare : i;
   float* memory = (is_z ? p.s.z : p.s.c) + static_cast<long long>(head) * width + column;
   float* state = (is_z ? p.state_z : p.state) + static_cast<long long>(head) * p.n_blocks * width + column;
+  float added[kMostBlocks], carry[kMostBlocks];  // all asked for at once
+#pragma unroll
+  for (int block = 0; block < kMostBlocks; ++block) {
+    if (block >= p.n_blocks) break;
+    added[block] = state[block * width];
+    carry[block] = p.carry[head * p.n_blocks + block];
+  }
   float now = *memory;
-  for (int block = 0; block < p.n_blocks; ++block, state += width) {
-    const float added = *state;
-    *state = now;
-    now = p.carry[head * p.n_blocks + block] * now + added;
+#pragma unroll
+  for (int block = 0; block < kMostBlocks; ++block) {
+    if (block >= p.n_blocks) break;
+    state[block * width] = now;
+    now = carry[block] * now + added[block];
   }
   *memory = now;
 }
@@ -121,34 +139,39 @@ __device__ inline float direct_of(const Params& p, int head, int token) {
 
 struct ReadShared {
   alignas(16) float w[kBlock][kBlock + kPad];  // [j][e]: what query e gives token j
-  alignas(16) float a[kSlice][kBlock + kPad], b[kSlice][kBlock];
+  alignas(16) float a[kSlice][kBlock + kPad], b[kSlice][kBlock + kPad];
   float decay[kBlock], weight[kBlock], greatest[kBlock], of_state[kBlock], below[kBlock];
+  float z[kBlock];             // [head_dim] of the state before the block
+  const float* query[kBlock];  // q~ that reads state e; null: none
 };
 
-/// A slice of channels of the block's queries, transposed; times what each gives the state before the block if `of_state`.
-template <int kHeadDim>
-__device__ inline void load_queries(const Params& p, ReadShared& shared, int head, int begin, int count, int first,
-                                    bool of_state) {
-  for (int i = threadIdx.x; i < kSlice * kBlock; i += kThreads) {
-    const int channel = i % kSlice, e = i / kSlice;
-    const float* q = e < count ? query_of<kHeadDim>(p, head, begin + e - p.s.delay) : nullptr;
-    shared.a[channel][e] = q == nullptr ? 0.0f : q[first + channel] * (of_state ? shared.of_state[e] : 1.0f);
+/// out[channel][row] = rows(row)[first + channel] of kSlice channels of a block's rows, times scale[row] if there is one; null
+/// rows are 0.
+template <typename Rows>
+__device__ inline void load_transposed(float (&out)[kSlice][kBlock + kPad], int first, const Rows& rows,
+                                       const float* scale = nullptr) {
+  constexpr int kFours = kSlice / 4;
+  for (int i = threadIdx.x; i < kFours * kBlock; i += kThreads) {
+    const int channel = i % kFours * 4, row = i / kFours;
+    const float* data = rows(row);
+    float4 four = {};
+    if (data != nullptr) four = *reinterpret_cast<const float4*>(data + first + channel);
+    const float by = scale == nullptr ? 1.0f : scale[row];
+    out[channel][row] = four.x * by, out[channel + 1][row] = four.y * by;
+    out[channel + 2][row] = four.z * by, out[channel + 3][row] = four.w * by;
   }
 }
 
 /// w = q~ k~^T, weighed by the gates, for the tokens up to each query; and its row sums.
 template <int kHeadDim>
 __device__ void weigh_block(const Params& p, ReadShared& shared, int head, int begin, int count) {
+  const float* k = p.k_map + (static_cast<long long>(head) * p.n + begin) * kHeadDim;
   float w[8][8] = {};
   for (int first = 0; first < kHeadDim; first += kSlice) {
-    load_queries<kHeadDim>(p, shared, head, begin, count, first, false);
-    for (int i = threadIdx.x; i < kSlice * kBlock; i += kThreads) {
-      const int channel = i % kSlice, j = i / kSlice;
-      const long long at = static_cast<long long>(head) * p.n + begin + j;
-      shared.b[channel][j] = j < count ? p.k_map[at * kHeadDim + first + channel] : 0.0f;
-    }
+    load_transposed(shared.a, first, [&](int e) { return shared.query[e]; });
+    load_transposed(shared.b, first, [&](int j) { return j < count ? k + j * kHeadDim : nullptr; });
     __syncthreads();
-    multiply_slice<8, 8, kBlock + kPad, kBlock>(&shared.a[0][0], &shared.b[0][0], w);
+    multiply_slice<8, 8, kBlock + kPad, kBlock + kPad>(&shared.a[0][0], &shared.b[0][0], w);
     __syncthreads();
   }
   for (int i = 0; i < 8; ++i) {
@@ -179,6 +202,8 @@ __global__ __launch_bounds__(kThreads) void read_kernel(const __grid_constant__ 
     shared.weight[threadIdx.x] = is_there ? p.weight[row + threadIdx.x] : -INFINITY;
     shared.greatest[threadIdx.x] = is_there ? p.greatest[row + threadIdx.x] : -INFINITY;
     shared.of_state[threadIdx.x] = is_there ? p.of_state[row + threadIdx.x] : 0.0f;
+    shared.query[threadIdx.x] = is_there ? query_of<kHeadDim>(p, head, begin + threadIdx.x - p.s.delay) : nullptr;
+    if (threadIdx.x < kHeadDim) shared.z[threadIdx.x] = p.state_z[of_block * kHeadDim + threadIdx.x];
   }
   __syncthreads();
   weigh_block<kHeadDim>(p, shared, head, begin, count);
@@ -189,20 +214,24 @@ __global__ __launch_bounds__(kThreads) void read_kernel(const __grid_constant__ 
       shared.b[i / kHeadDim][i % kHeadDim] = j < count ? p.value[(row + j) * kHeadDim + i % kHeadDim] : 0.0f;
     }
     __syncthreads();
-    multiply_slice<8, kShare, kBlock + kPad, kBlock>(&shared.w[first][0], &shared.b[0][0], h);
+    multiply_slice<8, kShare, kBlock + kPad, kBlock + kPad>(&shared.w[first][0], &shared.b[0][0], h);
     __syncthreads();
   }
-  const float *state = p.state + of_block * kHeadDim * kHeadDim, *z = p.state_z + of_block * kHeadDim;
+  const float* state = p.state + of_block * kHeadDim * kHeadDim;
+  float of_state = 0;
   for (int first = 0; first < kHeadDim; first += kSlice) {
-    load_queries<kHeadDim>(p, shared, head, begin, count, first, true);
+    load_transposed(
+        shared.a, first, [&](int e) { return shared.query[e]; }, shared.of_state);
     for (int i = threadIdx.x; i < kSlice * kHeadDim; i += kThreads)
       shared.b[i / kHeadDim][i % kHeadDim] = state[first * kHeadDim + i];
     __syncthreads();
-    multiply_slice<8, kShare, kBlock + kPad, kBlock>(&shared.a[0][0], &shared.b[0][0], h);
+    multiply_slice<8, kShare, kBlock + kPad, kBlock + kPad>(&shared.a[0][0], &shared.b[0][0], h);
     if (threadIdx.x < kBlock)
-      for (int i = 0; i < kSlice; ++i) shared.below[threadIdx.x] += shared.a[i][threadIdx.x] * z[first + i];
+      for (int i = 0; i < kSlice; ++i) of_state += shared.a[i][threadIdx.x] * shared.z[first + i];
     __syncthreads();
   }
+  if (threadIdx.x < kBlock) shared.below[threadIdx.x] += of_state;
+  __syncthreads();
   for (int i = 0; i < 8; ++i) {
     const int e = tile_index(threadIdx.x / 16, i), token = begin + e - p.s.delay;
     const float below = shared.below[e], m = shared.greatest[e];
@@ -253,7 +282,9 @@ void launch(const Params& p, Stream stream) {
 void cuda::mlstm_prompt(const MlstmPromptArgs& args, Stream stream) {
   namespace parts = mlstm_prompt_parts;
   if (!has_mlstm_prompt(args.head_dim)) refuse("mlstm_prompt", "head_dim", args.head_dim, "64 or 128");
-  require_alignment("mlstm_prompt", "scratch", args.scratch);
+  for (const auto& [name, pointer] :
+       {std::pair{"scratch", static_cast<const void*>(args.scratch)}, {"k", args.k}, {"v", args.v}})
+    require_alignment("mlstm_prompt", name, pointer);
   dispatch_dtype(args.dtype, [&]<typename T>() {
     args.head_dim == 64 ? parts::launch<T, 64>(parts::Params(args), stream)
                         : parts::launch<T, 128>(parts::Params(args), stream);

@@ -16,9 +16,9 @@ inline constexpr std::int64_t kMlstmPromptTokens = 2048;
 /// the engine has products of whole blocks there (engine/scorer/kvpop_scorer.cpp).
 struct MlstmPromptArgs {
   MlstmScorerView scorer;
-  const void* k;  // [n, n_kv_heads, head_dim] post-RoPE; rows as far apart as the strides say
+  const void* k;  // [n, n_kv_heads, head_dim] post-RoPE, 16-byte aligned; rows as far apart as the strides say
   const void* v;
-  std::int64_t k_stride;  // elements from a token to the next: at least n_kv_heads * head_dim
+  std::int64_t k_stride;  // elements from a token to the next: at least n_kv_heads * head_dim, a multiple of 8
   std::int64_t v_stride;
   std::int64_t first;  // position of the first token
   std::int64_t n;      // 0 ... kMlstmPromptTokens

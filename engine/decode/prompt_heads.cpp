@@ -7,10 +7,12 @@
 
 namespace kvscope::engine {
 
-PromptHeads::PromptHeads(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_chunks)
+PromptHeads::PromptHeads(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_tokens,
+                         std::int64_t n_chunks)
     : state_(state),
       hooks_(hooks),
       facts_(facts),
+      n_tokens_(n_tokens),
       n_kv_heads_(state.model.config().n_kv_heads),
       n_layers_(static_cast<double>(n_chunks) * state.model.config().n_layers),
       is_dense_(state.policy.prefills_densely() && !state.policy.evicts_behind_chunks()) {
@@ -23,6 +25,22 @@ PromptHeads::PromptHeads(SequenceState& state, const Hooks& hooks, StepFacts* fa
     heads_.emplace_back(is_dense(i / n_kv_heads_) ? make_keep_all_rule() : policy.lifetime_rule(i), geometry.n_sink,
                         geometry.window, is_local ? 0 : delay, policy.defers() && !is_local);
   }
+  if (facts_ != nullptr) reserve_facts();
+}
+
+/// Room for all facts of the prompt: a vector that grows copies tens of millions of contests again and again. Memory that
+/// is not used is not taken.
+void PromptHeads::reserve_facts() {
+  const ActivePolicy& policy = state_.policy;
+  std::size_t n_left = 0, n_scored = 0;  // tokens that leave a window; tokens with a score
+  for (int i = 0; i < std::ssize(heads_); ++i) {
+    const RetentionGeometry geometry = policy.plan().of_head(policy.geometry(), i);
+    n_left += static_cast<std::size_t>(std::max<std::int64_t>(0, n_tokens_ - geometry.n_sink - geometry.window));
+    if (policy.scorer() != nullptr) n_scored += static_cast<std::size_t>(n_tokens_);
+  }
+  facts_->lifetimes.reserve(n_left);
+  facts_->scores.reserve(n_scored);
+  if (policy.plan().admission == Admission::top_k) facts_->contests.reserve(n_left);
 }
 
 bool PromptHeads::take_turns() const {

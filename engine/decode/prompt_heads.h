@@ -12,8 +12,8 @@ namespace kvscope::engine {
 
 class PromptHeads {
  public:
-  /// facts: null to note nothing. n_chunks: of the prompt, for the progress.
-  PromptHeads(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_chunks);
+  /// facts: null to note nothing. n_tokens, n_chunks: of the prompt.
+  PromptHeads(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_tokens, std::int64_t n_chunks);
 
   SequenceState& state() { return state_; }
   int n_kv_heads() const { return n_kv_heads_; }
@@ -42,9 +42,12 @@ class PromptHeads {
   void finish(std::int64_t end);
 
  private:
+  void reserve_facts();
+
   SequenceState& state_;
   const Hooks& hooks_;
   StepFacts* facts_;
+  std::int64_t n_tokens_;
   int n_kv_heads_;
   double n_layers_, layers_done_ = 0;  // of all chunks
   bool is_dense_;

@@ -7,7 +7,7 @@
 
 namespace kvscope::kernels::mlstm_prompt_parts {
 
-constexpr int kTokens = 64;  // of a block of threads here
+constexpr int kTokens = 128;  // of a block of threads here
 
 /// x[row] of a token: its key, then its value.
 template <typename T, int kHeadDim>
@@ -21,17 +21,21 @@ __device__ inline float input(const Params& p, int head, int token, int row) {
 /// log i, log f and the direct part of the score: a warp a token.
 template <typename T, int kHeadDim>
 __device__ void gates(const Params& p, int head) {
-  constexpr int kInputs = 2 * kHeadDim, kStride = kInputs + 3;
+  constexpr int kInputs = 2 * kHeadDim, kStride = kInputs + 3, kPerLane = kInputs / 32;
+  __shared__ float weight[3][kInputs];
+  const float* from = p.s.project + static_cast<long long>(head) * kInputs * kStride + kInputs;
+  for (int i = threadIdx.x; i < 3 * kInputs; i += kThreads) weight[i % 3][i / 3] = from[i / 3 * kStride + i % 3];
+  __syncthreads();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const float* weight = p.s.project + static_cast<long long>(head) * kInputs * kStride + kInputs;
   for (int i = warp; i < kTokens; i += kThreads / 32) {
     const int token = blockIdx.x * kTokens + i;
     if (token >= p.n) return;
-    float sum[3] = {};
-    for (int row = lane; row < kInputs; row += 32) {
-      const float x = input<T, kHeadDim>(p, head, token, row);
-      for (int gate = 0; gate < 3; ++gate) sum[gate] += x * weight[row * kStride + gate];
-    }
+    float x[kPerLane], sum[3] = {};
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) x[j] = input<T, kHeadDim>(p, head, token, lane + 32 * j);
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j)
+      for (int gate = 0; gate < 3; ++gate) sum[gate] += x[j] * weight[gate][lane + 32 * j];
     for (int gate = 0; gate < 3; ++gate) {
       sum[gate] = warp_sum(sum[gate]) + p.s.bias[head * 3 + gate];
       if (p.s.soft_cap > 0 && gate < 2) sum[gate] = tanhf(sum[gate] / p.s.soft_cap) * p.s.soft_cap;
@@ -60,37 +64,54 @@ __device__ inline void store_map(const float (&y)[kColumns], int part, bool is_t
   }
 }
 
-/// Grid: tokens / 64, heads, and 0: q~, 1: k~, 2 and 3: halves of v~, 4: gates.
+/// kSlice rows of x of all tokens of a block, 16 bytes at a time: keys for the first half of the rows, then values. Lanes take
+/// different tokens, so that they write to different banks.
+template <typename T, int kHeadDim>
+__device__ inline void load_inputs(const Params& p, int head, int first, float (&x)[kSlice][kTokens + kPad]) {
+  constexpr int kSize = Chunk<T>::kSize;
+  const bool is_key = first < kHeadDim;
+  const T* data = static_cast<const T*>(is_key ? p.k : p.v) + head * kHeadDim + (is_key ? first : first - kHeadDim);
+  const long long stride = is_key ? p.k_stride : p.v_stride;
+  for (int i = threadIdx.x; i < kTokens * (kSlice / kSize); i += kThreads) {
+    const int token = blockIdx.x * kTokens + i % kTokens, row = i / kTokens * kSize;
+    Chunk<T> chunk = {};
+    if (token < p.n) chunk = load_chunk(data + token * stride + row);
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) x[row + j][i % kTokens] = to_float(chunk.element[j]);
+  }
+}
+
+/// Grid: tokens / 128, heads, and 0: q~, 1: k~, 2 and 3: halves of v~, 4: gates.
 template <typename T, int kHeadDim>
 __global__ __launch_bounds__(kThreads) void features_kernel(const __grid_constant__ Params p) {
   constexpr int kHalf = kHeadDim / 2, kInputs = 2 * kHeadDim, kStride = kInputs + 3, kColumns = kHalf / 16;
   __shared__ alignas(16) float x[kSlice][kTokens + kPad];
-  __shared__ float w[kSlice][kHalf];
+  __shared__ alignas(16) float w[kSlice][kHalf];
   const int head = blockIdx.y, kind = blockIdx.z, row_part = threadIdx.x / 16, part = threadIdx.x % 16;
   if (kind == 4) return gates<T, kHeadDim>(p, head);
   const float* weight = p.s.project + static_cast<long long>(head) * kInputs * kStride + kind * kHalf;
-  float y[4][kColumns] = {};
+  float y[8][kColumns] = {};
   for (int first = 0; first < kInputs; first += kSlice) {
-    for (int i = threadIdx.x; i < kSlice * kTokens; i += kThreads)
-      x[i % kSlice][i / kSlice] = input<T, kHeadDim>(p, head, blockIdx.x * kTokens + i / kSlice, first + i % kSlice);
+    load_inputs<T, kHeadDim>(p, head, first, x);
     for (int i = threadIdx.x; i < kSlice * kHalf; i += kThreads)
       w[i / kHalf][i % kHalf] = weight[(first + i / kHalf) * kStride + i % kHalf];
     __syncthreads();
-#pragma unroll 8
+#pragma unroll 4
     for (int i = 0; i < kSlice; ++i) {
-      const float4 four = *reinterpret_cast<const float4*>(&x[i][row_part * 4]);
-      const float left[4] = {four.x, four.y, four.z, four.w};
+      float left[8], right[kColumns];
+      load_part(&x[i][0], row_part, left);
 #pragma unroll
-      for (int column = 0; column < kColumns; ++column) {
-        const float right = w[i][part * kColumns + column];
+      for (int column = 0; column < kColumns; ++column) right[column] = w[i][part * kColumns + column];
 #pragma unroll
-        for (int row = 0; row < 4; ++row) y[row][column] += left[row] * right;
-      }
+      for (int row = 0; row < 8; ++row)
+#pragma unroll
+        for (int column = 0; column < kColumns; ++column) y[row][column] += left[row] * right[column];
     }
     __syncthreads();
   }
-  for (int row = 0; row < 4; ++row) {
-    const int token = blockIdx.x * kTokens + row_part * 4 + row;
+#pragma unroll
+  for (int row = 0; row < 8; ++row) {
+    const int token = blockIdx.x * kTokens + tile_index(row_part, row);
     float* out = (kind == 0   ? p.q_map
                   : kind == 1 ? p.k_map
                               : p.value) +

@@ -161,6 +161,8 @@ TEST_CASE("mlstm_prompt: what cannot be is refused by name", "[kernels][mlstm_pr
   CHECK_THROWS_WITH(mlstm_prompt(args, {}), "mlstm_prompt: project is null");
   args.v_stride = 63;
   CHECK_THROWS_WITH(mlstm_prompt(args, {}), "mlstm_prompt: v_stride is 63; expected 64 ... 9223372036854775807");
+  args.v_stride = 66;
+  CHECK_THROWS_WITH(mlstm_prompt(args, {}), "mlstm_prompt: v_stride is 66; expected a multiple of 8");
   args.n = kMlstmPromptTokens + 1;
   CHECK_THROWS_WITH(mlstm_prompt(args, {}), "mlstm_prompt: n is 2049; expected 0 ... 2048");
 }
