@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <string_view>
 
 #include "engine/core/support/error.h"
 #include "engine/decode/generation_batch.h"
@@ -25,33 +26,38 @@ constexpr const char* kKvpop = "kvpop:budget=4096,sinks=4,window=256";
 constexpr const char* kStreaming = "streaming:sinks=4,window=4092";
 constexpr const char* kRagged = "random:admit=0.25,sinks=4,window=256";  // as a gate with a threshold keeps tokens
 
+constexpr const char* kSmallKvpop = "kvpop:budget=256,sinks=4,window=64";
+
 constexpr BoardRow kGpuRows[] = {
-    {"decode", "qwen3-8b", 1024, 64, 5, 1, "full", 1.12},
+    {"decode", "qwen3-8b", 1024, 64, 5, 1, "full", 1.15},
     {"decode", "qwen3-8b", 32768, 64, 5, 1, "full", 0},
     {"decode", "qwen3-8b", 32768, 64, 5, 1, kRagged, 0},
     {"decode", "qwen3-8b", 131072, 32, 3, 1, "full", 1.10},
-    {"decode", "qwen3-8b", 131072, 32, 3, 1, kKvpop, 1.15},
+    {"decode", "qwen3-8b", 131072, 32, 3, 1, kKvpop, 1.2},
     {"decode", "qwen3-8b", 131072, 32, 3, 1, kStreaming, 0},
-    {"decode", "qwen3-8b", 131072, 16, 3, 1, kRagged, 0},
+    {"decode", "qwen3-8b", 131072, 16, 3, 1, kRagged, 1.22},
     {"decode", "qwen3-8b", 2048, 16, 5, 8, "full", 0},
-    {"decode", "qwen3-8b", 2048, 16, 5, 16, "full", 1.3},
-    {"decode", "qwen3-8b", 1024, 16, 5, 32, "full", 1.3},
-    {"decode", "qwen3-8b", 2048, 16, 5, 16, kKvpop, 0},
-    {"decode", "qwen3-8b", 16384, 8, 3, 16, "full", 0},
-    {"decode", "qwen3-8b", 32768, 8, 3, 16, kRagged, 0},
+    {"decode", "qwen3-8b", 2048, 16, 5, 16, "full", 1.35},
+    {"decode", "qwen3-8b", 1024, 16, 5, 32, "full", 1.35},
+    {"decode", "qwen3-8b", 2048, 16, 5, 16, kKvpop, 1.37},
+    {"decode", "qwen3-8b", 16384, 8, 3, 16, "full", 1.21},
+    {"decode", "qwen3-8b", 32768, 8, 3, 16, kRagged, 1.38},
     {"prefill", "qwen3-8b", 32768, 0, 3, 1, "full", 1.15},
     {"prefill", "qwen3-8b", 32768, 0, 3, 1, kKvpop, 1.45},
     {"prefill", "qwen3-8b", 32768, 0, 3, 1, kStreaming, 0},
     {"prefill", "qwen3-8b", 32768, 0, 3, 1, kRagged, 0},
-    {"prefill", "qwen3-8b", 131072, 0, 3, 1, kKvpop, 1.46},
-    {"prefill", "qwen3-8b", 131072, 0, 3, 1, kRagged, 0},
+    {"prefill", "qwen3-8b", 131072, 0, 2, 1, kKvpop, 1.53},
+    {"prefill", "qwen3-8b", 131072, 0, 2, 1, kRagged, 2.25},
     {"oracle", "qwen3-8b", 16384, 0, 3, 1, "streaming:window=256", 2.0},
     {"decode", "qwen3-0.6b", 1024, 64, 5, 1, "full", 1.79},
     {"decode", "smollm2-135m", 1024, 64, 5, 1, "full", 5.07},
+    {"decode", "smollm2-135m", 1024, 64, 5, 1, kSmallKvpop, 0},
     {"decode", "smollm2-135m", 1024, 64, 5, 8, "full", 0},
-    {"decode", "smollm2-135m", 1024, 64, 5, 32, "full", 0},
+    {"decode", "smollm2-135m", 1024, 64, 5, 32, "full", 3.58},
+    {"decode", "smollm2-135m", 1024, 64, 5, 32, kSmallKvpop, 9.6},
     {"prefill", "smollm2-135m", 1024, 0, 5, 1, "full", 0},
-    {"capture", "smollm2-135m", 512, 64, 1, 1, "kvpop:budget=256,sinks=4,window=64", 0},
+    {"prefill", "smollm2-135m", 1024, 0, 5, 1, kSmallKvpop, 0},
+    {"capture", "smollm2-135m", 512, 64, 1, 1, kSmallKvpop, 0},
     {"score", "smollm2-135m", 4096, 0, 1, 1, "snapkv:budget=1024", 0},
     {"score", "smollm2-135m", 4096, 0, 1, 1, "tova:budget=1024", 0},
 };
@@ -75,12 +81,13 @@ json args_of(const BoardRow& row, const std::string& device) {
                {"repeats", row.repeats}, {"policy", row.policy}, {"device", device}};
   if (row.max_tokens > 0) args["max_tokens"] = row.max_tokens;
   if (row.batch > 1) args["batch"] = row.batch;
+  if (std::string_view(row.bench) == "capture" && device != "cpu") args["prompts"] = 64;
   return args;
 }
 
 std::string command_of(const json& args) {
   std::string text = "kvscope bench " + args["name"].get<std::string>();
-  for (const char* key : {"shape", "prompt_tokens", "max_tokens", "batch", "repeats", "policy", "device"}) {
+  for (const char* key : {"shape", "prompt_tokens", "max_tokens", "prompts", "batch", "repeats", "policy", "device"}) {
     if (!args.contains(key)) continue;
     std::string option = key;
     std::ranges::replace(option, '_', '-');
