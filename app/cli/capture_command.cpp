@@ -37,7 +37,7 @@ constexpr auto kCaptureOutput = std::to_array<OptionSpec>({
 });
 constexpr auto kCaptureOptions =
     joined(kFileOptions, kLengthAndSamplingOptions, kCapturePrompts, kChatOptions, kOracleOptions,
-           std::to_array({kChangeOption}), kDecodingEngineOptions, kCaptureOutput);
+           std::to_array({kChangeOption}), decoding_engine_options(kDevicesOption), kCaptureOutput);
 
 // A conversation as raw text would be its last message alone.
 void check_conversations(const std::vector<Prompt>& prompts, const std::string& file) {

@@ -19,6 +19,8 @@ inline constexpr OptionSpec kOutputErrorOption = {"output-error", "",
 inline constexpr OptionSpec kChunkOption = {"chunk", "N",
                                             "the policy acts after every N tokens, from the text's start (1)"};
 inline constexpr OptionSpec kDeviceOption = {"device", "auto|cpu|cuda|cuda:N", "where to compute (auto)"};
+inline constexpr OptionSpec kDevicesOption = {"device", "NAME",
+                                              "auto, cpu, cuda, cuda:N; several: cuda:0,cuda:1 or cuda:all (auto)"};
 inline constexpr OptionSpec kDtypeOption = {"dtype", "auto|float32|bfloat16",
                                             "number type of weights and cache (auto)"};
 inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};

@@ -46,7 +46,7 @@ constexpr auto kReadingOptions = std::to_array<OptionSpec>({
 });
 constexpr auto kRunOptions =
     joined(kPromptOptions, kLengthAndSamplingOptions, kTemplateOptions, kChatOptions, kTraceOptions, kOracleOptions,
-           std::to_array({kChangeOption}), kReadingOptions, kDecodingEngineOptions, kOutputOptions);
+           std::to_array({kChangeOption}), kReadingOptions, decoding_engine_options(kDeviceOption), kOutputOptions);
 
 // Writes what has been generated since the last call: each token as an object, or the text as far as it is sure. What
 // may yet be the rest of a character, a stop string or an end-of-text token waits for what comes next.

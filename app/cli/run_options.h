@@ -46,14 +46,17 @@ inline constexpr auto kOracleOptions = std::to_array<OptionSpec>({
 });
 inline constexpr OptionSpec kChangeOption = {"change", "Q:SPEC",
                                              "use other policy parameters from query position Q; repeatable", true};
-inline constexpr auto kDecodingEngineOptions = std::to_array<OptionSpec>({
-    kGateOption,
-    {"ignore-eos", "", "continue after an end-of-text token"},
-    kDeviceOption,
-    kDtypeOption,
-    kEngineOption,
-    kQuietOption,
-});
+/// `device`: kDeviceOption or kDevicesOption.
+constexpr auto decoding_engine_options(const OptionSpec& device) {
+  return std::to_array<OptionSpec>({
+      kGateOption,
+      {"ignore-eos", "", "continue after an end-of-text token"},
+      device,
+      kDtypeOption,
+      kEngineOption,
+      kQuietOption,
+  });
+}
 
 /// One list of several, in the order in which the help shows them.
 template <std::size_t... N>

@@ -21,7 +21,7 @@ constexpr OptionSpec kTrainOptions[] = {
     {"seed", "N", "seed of data and initial weights (the recipe's)"},
     {"threads", "N", "threads that make batches (the machine's)"},
     {"overrides", "JSON", "JSON merged over the recipe (RFC 7396), e.g. '{\"base\": {\"steps\": 100}}'"},
-    {"device", "NAME", "auto, cpu, cuda, cuda:N; several: cuda:0,cuda:1 or cuda:all (auto)"},
+    kDevicesOption,
     kEngineOption,
     kQuietOption,
     kRowsJsonOption,

@@ -34,7 +34,7 @@ std::string engine_command(const std::string& given, const std::vector<std::stri
 
 }  // namespace
 
-EngineJob::EngineJob(EngineJobOptions options)
+EngineJob::EngineJob(EngineJobOptions options, Greeting when)
     : progress_(options.is_quiet || !options.shows_progress),
       options_(std::move(options)),
       load_{.model = "", .device = options_.device, .dtype = options_.dtype, .gates = {}},
@@ -47,6 +47,10 @@ EngineJob::EngineJob(EngineJobOptions options)
   }
   client_ = std::make_unique<EngineClient>(
       EngineClient::Options{.command = engine_command(options_.engine, options_.environment)});
+  if (when == Greeting::now) greet();
+}
+
+void EngineJob::greet() {
   std::optional<nlohmann::json> first;
   while (!first && !interrupted()) first = wait_event();
   if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled before the engine started"});
@@ -78,10 +82,13 @@ void EngineJob::throw_end(const EngineEnd& end) {
   while (!interrupted() && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(kPoll);
   if (const std::string torch = end.missing_torch(); !torch.empty() && !interrupted())
     throw Error({.code = ExitCode::resource, .file = "engine", .found = torch});
-  throw Error(
-      {.code = interrupted() ? ExitCode::cancelled : ExitCode::resource,
-       .file = "engine",
-       .found = "it stopped: " + end.reason + (end.said.empty() ? "" : "; its last message: " + end.said.back())});
+  Error::Parts parts{
+      .code = ExitCode::resource,
+      .file = "engine",
+      .found = "it stopped: " + end.reason + (end.said.empty() ? "" : "; its last message: " + end.said.back())};
+  if (!interrupted()) throw EngineStopped(std::move(parts));
+  parts.code = ExitCode::cancelled;
+  throw Error(std::move(parts));
 }
 
 void EngineJob::say_silence() {
@@ -183,6 +190,7 @@ ModelInfo EngineJob::load(const std::string& model, std::span<const PolicySpec> 
 }
 
 nlohmann::json EngineJob::load_with(const std::string& model, const std::vector<std::string>& gates) {
+  if (greeting_.version == 0) greet();
   load_.model = model;
   load_.gates = gates;
   if (!options_.is_elsewhere() && !options_.is_quiet) {

@@ -43,12 +43,20 @@ struct EngineJobOptions {
   bool is_elsewhere() const { return !engine.empty(); }
 };
 
+/// The engine's end, which the user did not ask for.
+class EngineStopped : public Error {
+ public:
+  using Error::Error;
+};
+
 class EngineJob {
  public:
   using Handler = std::function<void(const nlohmann::json& event)>;
 
+  /// When the greeting is waited for. The engine ends with the thread that starts it, but any may wait.
+  enum class Greeting { now, at_load };
   /// Starts the engine and waits for its greeting. Throws Error: it cannot be started, dies, or speaks another version.
-  explicit EngineJob(EngineJobOptions options);
+  explicit EngineJob(EngineJobOptions options, Greeting when = Greeting::now);
   const EngineGreeting& greeting() const { return greeting_; }
   /// The engine, for another job; this one ends here.
   std::shared_ptr<StartedEngine> hand_over() &&;
@@ -78,7 +86,8 @@ class EngineJob {
   using EndOfRun = std::function<void(std::size_t number, RunRecord record, const std::optional<Error>& error)>;
   /// Up to `n` runs at once, and as many as the engine takes. `next` is asked while there is room: nothing if there is
   /// no run now. `ended` gets what each came to, in the order in which they end. Returns when none is under way and
-  /// `next` has none. Ctrl+C cancels all. Throws what call() throws for what concerns more than one run.
+  /// `next` has none. Ctrl+C cancels all. Throws what call() throws for what concerns more than one run, and what `next` and
+  /// `ended` throw.
   void run_all(const ModelInfo& model, int n, const NextRun& next, const EndOfRun& ended);
   /// What a run of this request is recorded with: the request, and the gates that are loaded.
   Asked asked(const RunRequest& request);
@@ -87,6 +96,7 @@ class EngineJob {
   void show_engine_progress(bool on) { show_engine_progress_ = on; }
 
  private:
+  void greet();
   /// The next event, or nothing after a while. Throws Error if it is the engine's end.
   std::optional<nlohmann::json> wait_event();
   /// When an engine that was asked to cancel is given up.

@@ -59,6 +59,7 @@ int EngineServer::serve() {
   json hello = protocol::hello(version(), torch_version(), cuda.n_devices > 0,
                                cuda.n_devices > 0 ? "cuda:0 " + cuda_device(0).name : "cpu");
   hello.update(protocol::to_json(protocol::own_offer(most_runs_at_once(cuda.n_devices > 0))));
+  hello["gpus"] = cuda.n_devices;
   channel_.write(hello);
   requests_ = std::make_unique<RequestQueue>(channel_);
   try {

@@ -49,7 +49,6 @@ void RequestQueue::read_all() {
 
 template <typename Steer>
 void RequestQueue::for_each_served(const Steer& steer) {
-  std::erase_if(served_, [](const auto& served) { return served.expired(); });
   for (const auto& served : served_)
     if (const auto request = served.lock()) steer(*request);
 }
@@ -92,6 +91,7 @@ std::shared_ptr<ServedRequest> RequestQueue::serve_first() {
   request->type = type_of(request->message);
   request->id = protocol::message_id(request->message);
   request->cancelled = cancelled_ids_.erase(request->id) > 0;
+  std::erase_if(served_, [](const auto& served) { return served.expired(); });  // each holds the memory of one request
   served_.push_back(request);
   return request;
 }

@@ -69,19 +69,22 @@ TEST_CASE("A capture of several prompts at once that is interrupted or killed co
   check_same_trace(folder / "t.h5", whole);
 }
 
-TEST_CASE("An engine that stops with several prompts under way leaves those before them in the trace") {
+TEST_CASE("An engine that stops starts again, and takes its prompts again one by one, each twice at most") {
   const TemporaryFolder folder;
   write_prompts(folder);
   const fs::path whole = undisturbed(folder);
   Capture capture{folder, "t.h5", {"--resume", "--batch", "4"}, " --die-in-run 3"};
   capture.engine_options += " --offer '{\"runs_at_once\": 4}'";
-  check_error_line(capture.run(), 3, "killed by signal 9");
-  CHECK(inspect_trace(folder / "t.h5").prompt_index == std::vector<int>{0, 1});
+  const auto stopped = capture.run();
+  check_error_line(stopped, 3, "engine: without prompt 4: it stopped: ");
+  CHECK(stopped.err.find("starting it again; decoding again: prompts 2, 3, 4, 5\n") != std::string::npos);
+  CHECK(stopped.err.find("t.h5: stopped after 6 of 7 prompts; --resume continues") != std::string::npos);
+  CHECK(inspect_trace(folder / "t.h5").prompt_index == std::vector<int>{0, 1, 2, 3, 5, 6});
   capture.engine_options = " --offer '{\"runs_at_once\": 4}'";
   const auto result = capture.run();
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
-  check_same_trace(folder / "t.h5", whole);
+  check_same_runs(folder / "t.h5", whole);
 }
 
 TEST_CASE("A bad prompt among several at once is a failed run in its place, in the same trace") {

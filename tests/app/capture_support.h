@@ -4,7 +4,9 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
@@ -92,6 +94,22 @@ inline void check_same_trace(const fs::path& a, const fs::path& b) {
   for (int i = 0; i < info_a.n_runs; ++i) {
     CAPTURE(a.string(), i);
     CHECK(run_difference(timeless(load_trace(a, i)), timeless(load_trace(b, i))) == "");
+  }
+}
+
+/// The same runs, in whatever order.
+inline void check_same_runs(const fs::path& a, const fs::path& b) {
+  const auto runs_of = [](const fs::path& path) {
+    std::map<int, RunRecord> runs;
+    const TraceInfo info = inspect_trace(path);
+    for (int i = 0; i < info.n_runs; ++i) CHECK(runs.emplace(info.prompt_index[i], load_trace(path, i)).second);
+    return runs;
+  };
+  const auto runs_a = runs_of(a), runs_b = runs_of(b);
+  REQUIRE(std::ranges::equal(std::views::keys(runs_a), std::views::keys(runs_b)));
+  for (const auto& [prompt, run] : runs_a) {
+    CAPTURE(a.string(), prompt);
+    CHECK(run_difference(timeless(run), timeless(runs_b.at(prompt))) == "");
   }
 }
 

@@ -197,6 +197,9 @@ def run_of(f, i):
     for name in spans:
         if name not in ("token_span", "contest_span", "piece_bytes_span", "read_span", "read_page_span", "started_utc_span"):
             got[name] = own(name, f["runs/text"])
+    asked = json.loads(bytes(got["asked_span"]))
+    asked.pop("key")  # which the moment is part of
+    got["asked_span"] = np.frombuffer(json.dumps(asked).encode(), np.uint8)
     a, b = spans["token_span"]
     for name in ("evict_at", "score", "future_mass", "future_rms"):
         got[name] = f["heads/" + name][:, :, a:b]

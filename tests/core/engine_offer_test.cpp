@@ -23,7 +23,8 @@ TEST_CASE("An engine's offer is read, printed and held against requests", "[core
                 {"policies", {declared_json("t.offer", "Offer (test)", "top_k")}},
                 {"builtin_policies", {"full", "h2o"}},
                 {"default_policy", "t.offer:keep=50%"},
-                {"runs_at_once", 4}});
+                {"runs_at_once", 4},
+                {"gpus", 2}});
   const protocol::EngineOffer offer = protocol::offer_of_hello(hello);
   json again = protocol::to_json(offer);
   again["type"] = "hello";
@@ -31,6 +32,7 @@ TEST_CASE("An engine's offer is read, printed and held against requests", "[core
   CHECK(offer.recorder() == "test.engine 1");
   CHECK(none.runs_at_once == 1);
   CHECK(offer.runs_at_once == 4);
+  CHECK((!none.gpus && offer.gpus == 2));
   CHECK(protocol::why_not(offer, run) == "The engine (test.engine 1) cannot compute the oracle.");
   CHECK(protocol::why_not(offer, protocol::fitted(offer, run)) ==
         "The engine (test.engine 1) cannot measure the output error.");

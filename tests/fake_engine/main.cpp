@@ -7,6 +7,7 @@
 //   --late-progress    say before each decode step how far the prompt is
 //   --die-at-token N   kill itself before the N-th generated token, or answer of an evaluation, ...
 //   --die-in-run N     kill itself before the second token of the N-th run, ...
+//   --die-at-prompt T  kill itself before the second token of a run whose prompt has the text T, ...
 //   --once FILE        ... unless FILE exists; makes it
 //   --gate KIND,THRESHOLD,WINDOW[,DELAY]
 //                      say so of a gate of the model
@@ -51,7 +52,7 @@ namespace {
 struct Options {
   int slow_ms = 0, slow_oracle_ms = 0;
   int die_at_token = -1, die_in_run = -1;
-  std::string once, fail;
+  std::string once, fail, die_at_prompt;
   GatesOfModel gates;
   std::vector<const DeclaredPolicy*> declared;
   nlohmann::json offer = nlohmann::json::object();
@@ -90,6 +91,8 @@ Options parse(int argc, char** argv) {
       options.die_at_token = std::atoi(argv[++i]);
     } else if (word == "--die-in-run" && value) {
       options.die_in_run = std::atoi(argv[++i]);
+    } else if (word == "--die-at-prompt" && value) {
+      options.die_at_prompt = argv[++i];
     } else if (word == "--once" && value) {
       options.once = argv[++i];
     } else if (word == "--gate" && value) {
@@ -193,6 +196,7 @@ class Server {
 
   void play(const protocol::LoadRequest& request, int id) {
     model_ = model_info(request.model);
+    if (request.device.starts_with("cuda:")) model_.device = request.device + " (fake)";
     for (int i = 1; i <= 4; ++i) {
       channel_.write(protocol::progress(id, "load", i, 4));
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
@@ -206,11 +210,13 @@ class Server {
     hooks.send = [this](const nlohmann::json& event) { channel_.write(event); };
     hooks.cancelled = [this, id] { return cancelled_id_ == id; };
     hooks.after_first_token = [this] { sleep_ms(options_.slow_oracle_ms); };
-    hooks.before_step = [this, id](int n) {
+    const bool is_deadly =
+        !options_.die_at_prompt.empty() && request.prompt.find(options_.die_at_prompt) < request.prompt.size();
+    hooks.before_step = [this, id, is_deadly](int n) {
       if (options_.late_progress) channel_.write(protocol::progress(id, "prefill", 11, 12));
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
       if (n == 0) hold(id);
-      if (n == options_.die_at_token || (n == 1 && ++n_runs_ == options_.die_in_run)) die();
+      if (n == options_.die_at_token || (n == 1 && (is_deadly || ++n_runs_ == options_.die_in_run))) die();
     };
     // As the engine does: a policy that reads no scores has none.
     const Policy& policy = policy_of(request.policy);

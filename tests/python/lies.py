@@ -270,6 +270,7 @@ LIES = {
         "runs_at_once",
         {"hello": change.put("runs_at_once", 0), "done": change.load_says("runs_at_once", 0)},
     ),
+    "fewer-than-no-gpus": Lie("It finds less than no GPU.", "gpus", {"hello": change.put("gpus", -1)}),
     "mixed-runs": Lie(
         "Beside another run, a run has other tokens.",
         r"run [12] of two at once",

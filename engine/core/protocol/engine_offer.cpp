@@ -16,7 +16,7 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t kMostPolicies = 256, kMostGreeting = 1u << 20, kMostName = 200;
-constexpr int kMostRuns = 1024;
+constexpr int kMostRuns = 1024, kMostGpus = 1024;
 constexpr std::string_view kOwnEngine = "kvscope-engine ";
 
 constexpr auto kServices = std::to_array<Service>({
@@ -192,6 +192,7 @@ EngineOffer offer_of_hello(const json& event) {
     if (event.contains("name")) offer.name = text(event, "name");
     if (offer.name.size() > kMostName || std::ranges::any_of(offer.name, [](unsigned char c) { return c < 0x20; }))
       bad_field(event, "name", in_quotes(offer.name), "one line of at most " + std::to_string(kMostName) + " bytes");
+    if (event.contains("gpus")) offer.gpus = static_cast<int>(integer(event, "gpus", 0, kMostGpus));
     read_offer(event, offer);
     return offer;
   });
@@ -224,6 +225,7 @@ json to_json(const EngineOffer& offer) {
   if (offer.builtin_policies) fields["builtin_policies"] = *offer.builtin_policies;
   if (!offer.default_policy.empty()) fields["default_policy"] = offer.default_policy;
   if (offer.runs_at_once > 1) fields["runs_at_once"] = offer.runs_at_once;
+  if (offer.gpus) fields["gpus"] = *offer.gpus;
   for (const LocalLayer& layer : offer.local_layers)
     fields["local_layers"].push_back({{"layer", layer.layer}, {"window", layer.window}});
   return fields;

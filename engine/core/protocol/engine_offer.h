@@ -26,7 +26,8 @@ struct EngineOffer {
   std::optional<std::vector<std::string>> builtin_policies;  // those of KVScope's that it can run; none: all
   std::string default_policy;                                // text of one; empty: the program's own
   std::vector<LocalLayer> local_layers;
-  int runs_at_once = 1;  // `run` requests that it works on at the same time, at most
+  int runs_at_once = 1;     // `run` requests that it works on at the same time, at most
+  std::optional<int> gpus;  // of its machine, as cuda:0, cuda:1 ...; none: it does not say
 
   bool does(std::string_view service) const;
   bool runs(const PolicyInfo& policy) const;

@@ -8,10 +8,10 @@
 //
 // The engine greets first:
 //   hello      {version: kVersion, engine: "0.1.0", torch: "2.11.0", cuda: bool, device: text}, and as far as it says it
-//              {name: text, serves: [text...], policies: [Declaration...], builtin_policies: [text...], default_policy: text, runs_at_once}: what people call it,
+//              {name: text, serves: [text...], policies: [Declaration...], builtin_policies: [text...], default_policy: text, runs_at_once, gpus}: what people call it,
 //              the services that it has (engine_offer.h), the policies that it declares (declaration.h), which of KVScope's
 //              it can run, the text of the one that a new run starts with, and how many runs it takes at once (1). What else is absent is
-//              KVScope's own: everything.
+//              KVScope's own: everything. gpus: how many it finds, cuda:0 and so on.
 //
 // Requests (client -> engine). Each ends in exactly one `done` or `error` event with its id, except that policy and
 // cancel have no answer of their own:

@@ -91,6 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "torch": torch.__version__,
             "cuda": cuda,
             "device": f"cuda:0 {torch.cuda.get_device_name(0)}" if cuda else "cpu",
+            "gpus": torch.cuda.device_count() if cuda else 0,
             **catalog.describe(),
         }
     )
