@@ -1,9 +1,12 @@
 """One's own methods: how they are declared, run and refused; and the declarations of everything."""
 
+import hashlib
 import os
+import re
 import tempfile
 import textwrap
 import unittest
+from pathlib import Path
 
 import numpy as np
 import tiny
@@ -16,6 +19,7 @@ if tiny.HAS_TORCH:
     from kvscope.catalog import Catalog
     from kvscope.errors import KvscopeError
     from kvscope.methods import load_method
+    from kvscope.policy_text import check_budget
 
 SOURCE = '''
 import dataclasses
@@ -107,6 +111,25 @@ class Own(unittest.TestCase):
         self.assertEqual(policy["parameters"][4]["choices"], ["sum", "product"])
         other = self.catalog("Counter").policies[0].declaration()
         self.assertEqual((other["title"], other["rule"], other["budget"]), ("Every n-th", "threshold", False))
+
+    def test_a_changed_file_is_another_revision(self):
+        def declared():
+            return load_method(f"{path}:mine").policy.declaration()
+
+        path = os.path.join(self.folder.name, "changing.py")
+        revisions = []
+        for factor in (1, 2, 1):  # files of one size, written within one tick of the clock
+            source = f'def mine(keys):\n    "Factor {factor}."\n    return keys[..., 0] * {factor}\n'
+            with open(path, "w") as file:
+                file.write(source)
+            os.utime(path, (0, 0))
+            self.assertEqual(declared()["definition"], f"Factor {factor}.")
+            self.assertEqual(declared()["revision"], hashlib.sha256(source.encode()).hexdigest()[:12])
+            revisions.append(declared()["revision"])
+        self.assertEqual(revisions[0], revisions[2])
+        self.assertNotEqual(revisions[0], revisions[1])
+        for policy in Catalog(presses=[]).policies:  # what comes with the package changes with its version
+            self.assertNotIn("revision", policy.declaration())
 
     def test_a_function_runs(self):
         catalog, model = self.catalog("mine"), model_of("mistral")
