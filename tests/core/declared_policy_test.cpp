@@ -177,6 +177,23 @@ TEST_CASE("Another declaration under the same name changes no run that is open",
   CHECK_FALSE(PolicySpec::parse("t.twice") == PolicySpec::parse("t.twice", first));
 }
 
+TEST_CASE("A method's words come first where a rule of KVScope's has numbers", "[core][declared]") {
+  declare(declared_json("t.first", "First (test)", "top_k"));
+  const RunRecord run = random_run(7, {.policy = "t.first:budget=60,sinks=2,window=16"});
+  const auto explained = [&](bool evicted) {
+    const auto contest = std::ranges::find_if(run.contests, [&](const Contest& c) {
+      return c.layer == 0 && c.kv_head == 0 && (evicted || c.newcomer != c.evicted);
+    });
+    REQUIRE(contest != run.contests.end());
+    return explain_token(run, 0, 0, evicted ? contest->evicted : contest->newcomer, contest->q);
+  };
+  CHECK_THAT(explained(true), (Contains(": the engine liked 3 others more. Its ") ||
+                               Contains(": the engine liked 3 others more. When ")) &&
+                                  Contains("effective score "));
+  CHECK_THAT(explained(false), Contains(": the engine likes it. When it left the window at query ") &&
+                                   Contains(", its effective score "));
+}
+
 TEST_CASE("Declarations are read from several threads", "[core][declared]") {
   std::vector<std::thread> threads;
   std::vector<std::set<const DeclaredPolicy*>> seen(4);

@@ -50,13 +50,19 @@ std::string sentence_end(const std::string& words) {
   return ": " + words + (words.ends_with('.') || words.ends_with('!') || words.ends_with('?') ? "" : ".");
 }
 
-/// Numbers where a rule of KVScope's has them, else the method's words.
+/// The method's words, then the numbers of a rule of KVScope's as a sentence after them.
 std::string explain(const TokenQuestion& question) {
   const Declaration& declaration = declaration_of(question.spec);
+  const std::string& words = question.evicted ? declaration.evicted : declaration.kept;
   const bool has_score = declaration.rule == Rule::threshold && !std::isnan(question.score);
   const bool has_contest = declaration.rule == Rule::top_k && question.contest != nullptr;
-  if (question.local || has_score || has_contest) return explain_by_rule(question);
-  const std::string& words = question.evicted ? declaration.evicted : declaration.kept;
+  if (question.local || has_score || has_contest) {
+    std::string by_rule = explain_by_rule(question);
+    if (question.local || words.empty()) return by_rule;
+    by_rule = by_rule.substr(by_rule.find(' ') + 1);  // less its colon
+    if (by_rule[0] >= 'a' && by_rule[0] <= 'z') by_rule[0] = static_cast<char>(by_rule[0] - 'a' + 'A');
+    return sentence_end(words) + " " + by_rule;
+  }
   if (!words.empty()) return sentence_end(words);
   return question.evicted ? ": the rule of the engine evicted it. The engine gave no reason."
                           : ": the rule of the engine keeps it. The engine gave no reason.";
