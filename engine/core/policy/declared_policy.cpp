@@ -7,6 +7,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/policy/declared_names.h"
 #include "engine/core/policy/policy_shared.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -117,6 +118,12 @@ class Registry {
     const auto found = meaning_.find(name);
     return found == meaning_.end() ? nullptr : found->second;
   }
+  std::vector<std::string> names() {
+    const std::scoped_lock lock(mutex_);
+    std::vector<std::string> names;
+    for (const auto& [name, policy] : meaning_) names.push_back(name);
+    return names;
+  }
 
  private:
   static constexpr std::size_t kMostEntries = 8192;  // a trace from anywhere must not fill the memory
@@ -162,6 +169,7 @@ DeclaredPolicy::DeclaredPolicy(Declaration declared) : declaration(std::move(dec
 const DeclaredPolicy* declare_policy(Declaration declaration) { return registry().declare(std::move(declaration)); }
 void offer_policies(std::span<const DeclaredPolicy* const> policies) { registry().offer(policies); }
 const DeclaredPolicy* find_declared(std::string_view name) { return registry().find(name); }
+std::vector<std::string> declared_names() { return registry().names(); }
 
 void put_policy(nlohmann::json& object, const PolicySpec& policy) {
   object["policy"] = policy.written();
