@@ -186,5 +186,35 @@ class Own(unittest.TestCase):
         catalog.parse(described["default_policy"])
 
 
+@tiny.needs_torch
+class Printed(unittest.TestCase):
+    """What the pages print, at the shortest run that they print it for: "Why?" in two tokens and 64 of an answer."""
+
+    def setUp(self):
+        root = Path(__file__).resolve().parents[2]
+        self.pages = [(root / name).read_text() for name in ("docs/how-to/python.md", "engine/python/README.md")]
+
+    def test_every_policy_fits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "my.py")
+            with open(path, "w") as file:
+                file.write("def mine(keys, alpha: float = 0.5):\n    return keys[..., 0]\n")
+            catalog = Catalog([load_method(f"{path}:mine")], presses=[])
+        texts = re.findall(r'--policy ((?:my|hf)\.\w+:\S+) --prompt "Why\?"', self.pages[0])
+        self.assertGreaterEqual(len(texts), 2)
+        for text in texts:
+            spec = catalog.parse(text)
+            sinks, window = spec.tokens("sinks", 66), spec.tokens("window", 66)
+            self.assertGreaterEqual(check_budget(spec, 66, sinks, window), 0)
+
+    def test_every_engine_is_a_program_that_comes_with_the_package(self):
+        project = (Path(__file__).resolve().parents[2] / "engine/python/pyproject.toml").read_text()
+        for page in self.pages:
+            programs = re.findall(r'Engine\(\["([\w-]+)"', page)
+            self.assertTrue(programs)
+            for program in programs:
+                self.assertIn(f"\n{program} = ", project)
+
+
 if __name__ == "__main__":
     unittest.main()
