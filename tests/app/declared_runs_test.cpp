@@ -220,3 +220,18 @@ TEST_CASE("The panel offers declared policies under the engine's name, with thei
   CHECK(window.text_soon("policy.group.engine", "fake") == "fake.engine 1.0");
   CHECK(window.text("policy.choice.fake.none") == "fake.engine 1.0");
 }
+
+TEST_CASE("Where a parameter gives other scores, the panel names the button that decodes again") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = engine()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("prompt.set", {{"text", prompt()}});
+  window.command("policy.set", {{"policy", "fake.top_k:keep=50%"}});
+  window.command("run.max_tokens", {{"n", 8}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  window.command("policy.set", {{"policy", "fake.top_k:keep=50%,mix=0.75"}});
+  const std::string why = window.text_soon("policy.no_preview", "mix");
+  CHECK_THAT(why, Contains("gives other scores. Decode again to see it.") && !Contains("hint"));
+}
