@@ -112,8 +112,8 @@ std::vector<float> needs_of(const std::array<const char*, 4>& titles, const std:
     const bool number = !row.definition.empty();
     // In two lines or so: in more of them the names would take the height that the rows need.
     need(0, brief ? std::max(widest_word(row.shown_name()), 0.6f * width(row.shown_name())) : width(row.shown_name()));
-    need(1, number ? width(row.a) : widest_word(row.a));
-    need(2, number ? width(row.b) : widest_word(row.b));
+    need(1, number ? width(with_minus(row.a)) : widest_word(row.a));
+    need(2, number ? width(with_minus(row.b)) : widest_word(row.b));
     need(3, number ? width(with_minus(row.difference)) : widest_word(with_minus(row.difference)));
   }
   return needs;
@@ -231,8 +231,9 @@ void ComparisonView::draw_rows(const char* heading, const std::vector<Comparison
 
 void ComparisonView::tell(const ComparisonRow& row, const ItemRect& where) const {
   const std::string difference = with_minus(row.difference);  // on a terminal a hyphen does
-  services_.items->add_text("comparison." + row.name, where,
-                            row.a + " | " + row.b + (difference.empty() ? "" : " | " + difference));
+  services_.items->add_text(
+      "comparison." + row.name, where,
+      with_minus(row.a) + " | " + with_minus(row.b) + (difference.empty() ? "" : " | " + difference));
 }
 
 void ComparisonView::draw_name(const ComparisonRow& row) const {
@@ -248,8 +249,8 @@ void ComparisonView::draw_cells(const ComparisonRow& row) const {
     const Colour shown = row.differs() ? colour : p.muted;
     row.definition.empty() ? words_in(services_, shown, text) : cut_text_in(services_, shown, text);
   };
-  cell(row.a, p.text);
-  cell(row.b, p.text);
+  cell(with_minus(row.a), p.text);
+  cell(with_minus(row.b), p.text);
   cell(with_minus(row.difference), p.accent);
 }
 

@@ -64,8 +64,8 @@ int report(const Arguments& arguments, const CaptureResult& result, const RunReq
     if (plan.is_whole() && result.tokens == 0) {
       std::fprintf(stderr, "%s: already complete: %d of %zu prompts\n", file.c_str(), result.runs, plan.indices.size());
     } else {
-      std::fprintf(stderr, "%s: %d of %zu prompts, %lld tokens\n", file.c_str(), result.runs, plan.indices.size(),
-                   static_cast<long long>(result.tokens));
+      std::fprintf(stderr, "%s: %d of %zu prompts, %lld %stokens\n", file.c_str(), result.runs, plan.indices.size(),
+                   static_cast<long long>(result.tokens), plan.done.empty() ? "" : "new ");
     }
   }
   return static_cast<int>(result.is_whole() ? ExitCode::done : ExitCode::cancelled);

@@ -5,9 +5,9 @@
 
 namespace kvscope::app {
 
-/// Starts the engine of --engine and asks what it declares, if --policy or --change names a policy with a dot: its text can
-/// only be read against that. What a model adds is asked with the model of the first positional. The command goes on with this
-/// engine (Arguments::started_engine()). Throws Error.
+/// Starts the engine of --engine and asks what it declares, if an option or a sweep's recipe names a policy with a dot: its text
+/// can only be read against that. What a model adds is asked with the model of the first positional. The command goes on with
+/// this engine (Arguments::started_engine()). Throws Error, also for an engine that does not serve the command.
 void learn_policies(Arguments& arguments);
 
 }  // namespace kvscope::app

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/conformance/checks.h"
+#include "app/engine_client/end_words.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/text.h"
@@ -48,7 +49,7 @@ std::optional<json> Conversation::next_event(milliseconds wait) {
   auto event = client_.wait_event(wait);
   if (!event || type_of(*event) != "ended") return event;
   const EngineEnd end = EngineEnd::read(*event);
-  throw EndOfSuite("the engine stopped: " + end.reason +
+  throw EndOfSuite("the engine " + end_words(end.reason) +
                    (end.said.empty() ? "" : "; its last message: " + end.said.back()));
 }
 

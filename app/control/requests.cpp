@@ -94,7 +94,11 @@ bool Requests::serve(Pending& pending) {
       json result = host_.execute(request["command"].get<std::string>(), request.value("args", json::object()));
       pending.answer = {{"ok", true}, {"result", std::move(result)}};
     }
-    if (host_.busy()) return false;
+    if (host_.busy()) {
+      if (!host_.give_up || std::chrono::steady_clock::now() < pending.deadline) return false;
+      host_.give_up();
+      throw Error({.file = request["command"].get<std::string>(), .found = "timed out waiting for views that compute"});
+    }
     pending.reply(pending.answer);
     return true;
   }

@@ -9,6 +9,7 @@
 //   {"query": "wait", "until": {"/running": false, "/a/n_tokens": {"at_least": 9}}, "timeout": 10}
 //                                                    -> {"ok": true} once all hold of the state
 //
+// A screenshot waits until all views have computed what they show. "timeout" is its limit too.
 // until: JSON pointers into the state; a value must be equal, or {"at_least": n}, {"contains": text}, {"not": value}.
 // What goes wrong is {"ok": false, "error": text}.
 
@@ -29,7 +30,8 @@ class Requests {
     std::function<nlohmann::json(const std::string& id)> item;  // rect or null
     std::function<nlohmann::json(const std::string& id)> text;  // what is written there, or null
     std::function<nlohmann::json()> items, commands;
-    std::function<bool()> busy;  // a command's effect is still to come (a screenshot, say): its answer waits
+    std::function<bool()> busy;          // a command's effect is still to come (a screenshot, say): its answer waits
+    std::function<void()> give_up = {};  // the effect is not waited for any more: its time is over
   };
   using Reply = std::function<void(const nlohmann::json& answer)>;
 

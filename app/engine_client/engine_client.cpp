@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "app/engine_client/end_words.h"
 #include "app/support/paths.h"
 #include "app/support/python.h"
 #include "engine/core/protocol/events.h"
@@ -26,7 +27,8 @@ constexpr std::string_view kTorchVersion = "2.11";  // which the engine is built
 
 bool has(const std::string& line, const char* part) { return line.find(part) != std::string::npos; }
 
-constexpr const char* kEnded = "ended";  // the one event that is ours
+constexpr std::string_view kNoAnswer = "no answer";  // begins what a channel reports when its patience is over
+constexpr const char* kEnded = "ended";              // the one event that is ours
 
 /// "hf", or "hf --method my.py:mine": the engine in Python over transformers. Its options go through the shell.
 std::vector<std::string> python_engine_argv(const std::string& options) {
@@ -84,6 +86,11 @@ EngineEnd EngineEnd::read(const nlohmann::json& event) {
                 .said = event.value("stderr", std::vector<std::string>())};
   std::erase(end.said, "");
   return end;
+}
+
+std::string end_words(const std::string& reason) {
+  if (!reason.starts_with(kNoAnswer)) return "stopped: " + reason;
+  return "did not answer" + reason.substr(kNoAnswer.size()) + " (KVSCOPE_ENGINE_TIMEOUT=SECONDS waits longer)";
 }
 
 std::string EngineEnd::missing_torch() const {
@@ -186,6 +193,9 @@ void EngineClient::read_events() {
       hand_on(std::move(*event), [&](nlohmann::json&& e) { events_.push(std::move(e), channel_->last_read_bytes()); });
       patience.whole = milliseconds(-1);
     }
+  } catch (const Error& e) {
+    const std::string& found = e.parts().found;
+    error = found.starts_with(kNoAnswer) ? found : e.what();
   } catch (const std::exception& e) {
     error = e.what();
   }

@@ -9,6 +9,7 @@
 #include "app/catalog/adapters.h"
 #include "app/catalog/gates.h"
 #include "app/catalog/models.h"
+#include "app/engine_client/end_words.h"
 #include "app/engine_client/run_setup.h"
 #include "app/support/interrupt.h"
 #include "app/support/paths.h"
@@ -85,7 +86,7 @@ void EngineJob::throw_end(const EngineEnd& end) {
   Error::Parts parts{
       .code = ExitCode::resource,
       .file = "engine",
-      .found = "it stopped: " + end.reason + (end.said.empty() ? "" : "; its last message: " + end.said.back())};
+      .found = "it " + end_words(end.reason) + (end.said.empty() ? "" : "; its last message: " + end.said.back())};
   if (!interrupted()) throw EngineStopped(std::move(parts));
   parts.code = ExitCode::cancelled;
   throw Error(std::move(parts));

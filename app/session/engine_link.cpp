@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "app/engine_client/end_words.h"
 #include "app/engine_client/run_setup.h"
 #include "app/support/usage.h"
 #include "engine/core/protocol/events.h"
@@ -378,7 +379,7 @@ void EngineLink::ended(const nlohmann::json& event) {
   const EngineEnd end = EngineEnd::read(event);
   if (end.expected) return;
   for (const std::string& line : end.said) messages_.log("engine: " + line);
-  std::string text = "The engine stopped: " + end.reason + ".";
+  std::string text = "The engine " + end_words(end.reason) + ".";
   if (const std::string torch = end.missing_torch(); !torch.empty())
     text = "The engine cannot start: " + torch + ".";
   else if (!end.said.empty())

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/engine_client/end_words.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
 
@@ -28,7 +29,7 @@ bool RunAssembler::take(const nlohmann::json& event) {
   const std::string type = event.value("type", "");
   if (!open_ || (type != "ended" && event.value("id", -1) != request_id_)) return false;
   if (type == "ended") {
-    finish_run(record_, RunStatus::failed, "the engine stopped: " + event.value("reason", ""));
+    finish_run(record_, RunStatus::failed, "the engine " + end_words(event.value("reason", "")));
     open_ = false;
     publish(true);
     return false;

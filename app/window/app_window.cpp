@@ -24,6 +24,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/seconds_since.h"
+#include "engine/core/support/under_way.h"
 #include "views/frame/machine_font.h"
 #include "views/widgets/imgui_compat.h"
 #include "views/widgets/rebuild.h"
@@ -145,7 +146,9 @@ int AppWindow::run() {
   if (!workspace_.finish())
     std::fputs("warning: some changes are not saved for the next launch: the disk did not respond in time\n", stderr);
   if (!script_error_.empty())
-    throw Error({.file = options_.script, .where = "step " + std::to_string(script_at_), .found = script_error_});
+    throw Error({.file = script_ ? options_.script : "--screenshot",
+                 .where = script_ ? "step " + std::to_string(script_at_) : "",
+                 .found = script_error_});
   return 0;
 }
 
@@ -250,16 +253,17 @@ void AppWindow::take_control() {
 // One step after the other; each waits for its answer. Then the picture and the end, if they were asked for.
 void AppWindow::run_script_step() {
   if (script_waiting_ || frame_ < 2 || !working_) return;
-  if (script_ && script_at_ < script_->size() && script_error_.empty()) {
+  const auto ask = [this](nlohmann::json step) {
     script_waiting_ = true;
-    requests_.add((*script_)[script_at_++], [this](const nlohmann::json& answer) {
+    requests_.add(std::move(step), [this](const nlohmann::json& answer) {
       script_waiting_ = false;
       if (!answer.value("ok", false)) script_error_ = answer.value("error", "failed");
     });
-    return;
-  }
+  };
+  if (script_ && script_at_ < script_->size() && script_error_.empty()) return ask((*script_)[script_at_++]);
   if (!options_.screenshot.empty() && script_error_.empty()) {
-    if (script_ || frame_ >= 4) ui_.screenshot = std::exchange(options_.screenshot, "");
+    if (script_ || frame_ >= 4)
+      ask({{"command", "app.screenshot"}, {"args", {{"path", std::exchange(options_.screenshot, "")}}}});
     frames_due_ = kFramesAfterInput;
     return;
   }
@@ -311,7 +315,8 @@ void AppWindow::draw_frame() {
   ImGui::Render();
   frame_times_.frame();  // what follows is the rasteriser's
   const auto raster_begin = std::chrono::steady_clock::now();
-  if (has_pixels_ || !ui_.screenshot.empty()) {
+  const bool is_picture = is_picture_due();
+  if (has_pixels_ || is_picture) {
     const auto& background = theme_.palette.background;
     window_.clear(background.r / 255.f, background.g / 255.f, background.b / 255.f);
     ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
@@ -320,12 +325,23 @@ void AppWindow::draw_frame() {
       if (texture->Status != ImTextureStatus_OK) ImGui_ImplOpenGL3_UpdateTexture(texture);
   }
   ++frame_;
-  if (!ui_.screenshot.empty()) save_screenshot();
+  if (is_picture) save_screenshot();
+  if (!ui_.screenshot.empty()) frames_due_ = std::max(frames_due_, 1);
   glfwSwapBuffers(window_.handle());
   last_frame_ = std::chrono::steady_clock::now();
   raster_ms_ = std::chrono::duration<double, std::milli>(last_frame_ - raster_begin).count();
   frame_cpu_ = cpu_seconds() - cpu_before;
   frame_times_.start();
+}
+
+/// Once no view of this frame or the one before waited for an answer. In mid-run each token brings new questions: then at once.
+bool AppWindow::is_picture_due() {
+  constexpr int kStillFrames = 2;
+  const int begun = UnderWay::begun();
+  const bool waits = std::exchange(answers_begun_, begun) != begun || UnderWay::n() > 0 ||
+                     session_.preview().pending() || redraw_at_ != views::kNoRedraw;
+  still_frames_ = waits ? 0 : still_frames_ + 1;
+  return !ui_.screenshot.empty() && (still_frames_ >= kStillFrames || session_.run_in_progress());
 }
 
 void AppWindow::save_screenshot() {

@@ -73,6 +73,7 @@ class AppWindow {
   void look_for_new_owner();
   void take_control();
   void draw_frame();
+  bool is_picture_due();
   void save_screenshot();
   void start_work();
   void track_gesture();
@@ -130,9 +131,10 @@ class AppWindow {
   /// Without pixels a frame is laid out, answers scripts and makes its screenshots, but is not drawn. llvmpipe spends three
   /// quarters of a script's time on drawing.
   const bool has_pixels_ = std::getenv("KVSCOPE_NO_PIXELS") == nullptr;
-  double raster_ms_ = 0;  // of the last frame, with the wait for the display
-  double frame_cpu_ = 0;  // seconds of all our threads for the last frame
-  bool working_ = false;  // start_work() was called
+  int answers_begun_ = 0, still_frames_ = 0;  // frames since the last in which a view waited for an answer
+  double raster_ms_ = 0;                      // of the last frame, with the wait for the display
+  double frame_cpu_ = 0;                      // seconds of all our threads for the last frame
+  bool working_ = false;                      // start_work() was called
   std::uint64_t gesture_ = 0;
   bool button_down_ = false;  // in the frame before
 };

@@ -222,7 +222,10 @@ void draw_preview_note(Panel& panel) {
       why_not = policy.declared != nullptr
                     ? "the rule of this policy is the engine's. Decode again to see what it evicts."
                     : "its evictions depend on its own attention. Decode again to see them.";
+    if (const std::size_t hint = why_not.find("; hint: run the model under "); hint != std::string::npos)
+      why_not = why_not.substr(0, hint) + ". Decode again to see it.";
     wrapped_text_in(palette.warn, "No preview: " + why_not);
+    panel.services.items->add_text("policy.no_preview", views::last_item(), why_not);
   } else if (session.policy().is_of(*session.runs().shown_a()->run)) {
     text_in(palette.muted, "A was decoded under this policy.");
   } else if (session.runs().shown_b()) {

@@ -79,6 +79,7 @@ Requests::Host AppWindow::request_host() {
     return list;
   };
   host.busy = [this] { return !ui_.screenshot.empty(); };
+  host.give_up = [this] { ui_.screenshot.clear(); };
   return host;
 }
 

@@ -64,16 +64,19 @@ void check_refused(const test::Result& result, const std::string& contains) {
 }  // namespace
 
 TEST_CASE("An engine that never greets is given up after KVSCOPE_ENGINE_TIMEOUT") {
-  check_refused(run_with("sleep 1000", "1"), "no message for 1 s");
-  check_refused(run_with("while :; do echo words >&2; sleep 0.01; done", "1"), "no message for 1 s");
+  check_refused(run_with("sleep 1000", "1"),
+                "engine: it did not answer for 1 s (KVSCOPE_ENGINE_TIMEOUT=SECONDS waits longer)");
+  check_refused(run_with("while :; do echo words >&2; sleep 0.01; done", "1"), "it did not answer for 1 s");
   const auto wrong = run_with("sleep 1000", "soon");
   CHECK(wrong.exit_code == 1);
   CHECK(wrong.err.find("KVSCOPE_ENGINE_TIMEOUT") != std::string::npos);
 }
 
 TEST_CASE("An engine that stops in the middle of a message is given up") {
-  check_refused(run_with("printf '\\000\\000\\000\\020abc'; sleep 1000", "4"), "no data in the middle of a message");
-  check_refused(run_with("printf '\\000\\000'; sleep 1000", "4"), "no data in the middle of a message");
+  check_refused(run_with("printf '\\000\\000\\000\\020abc'; sleep 1000", "4"),
+                "it did not answer for 4 s in the middle of a message");
+  check_refused(run_with("printf '\\000\\000'; sleep 1000", "4"),
+                "it did not answer for 4 s in the middle of a message");
 }
 
 TEST_CASE("An engine that ends is not waited for though what it started holds its streams") {

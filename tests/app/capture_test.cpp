@@ -1,8 +1,10 @@
 // kvscope capture --resume and --shard, kvscope merge: whatever happens on the way, the trace is that of one
 // undisturbed capture.
 
+#include "engine/core/support/shell_quote.h"
 #include "engine/core/trace/trace_notes.h"
 #include "tests/app/capture_support.h"
+#include "tests/support/declarations.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
@@ -33,6 +35,19 @@ TEST_CASE("capture --resume after Ctrl+C, a dead engine and kill -9 gives the un
   check_same_trace(folder / "t.h5", whole);
   for (const auto& entry : fs::directory_iterator(folder.path()))
     CHECK(entry.path().filename().string().front() != '.');
+}
+
+TEST_CASE("A capture that goes on counts its new tokens, and says that they are new") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  Capture{folder, "t.h5", {"--resume", "--quiet"}, " --slow 30"}.run_interrupted_at_a_run();
+  REQUIRE(inspect_trace(folder / "t.h5").n_runs > 0);
+  std::vector<std::string> words = Capture{folder, "t.h5", {"--resume"}}.words();
+  std::erase(words, "--json");
+  const auto spoken = kvscope_run(words);
+  INFO(spoken.err);
+  CHECK(spoken.exit_code == 0);
+  CHECK(spoken.err.find(" new tokens\n") != std::string::npos);
 }
 
 TEST_CASE("capture --resume of a whole trace says so, leaves it as it is and exits with 0") {
@@ -94,6 +109,36 @@ TEST_CASE("capture --resume names what is not as it was") {
   }
   check_error_line(other.run(), 2, expected);
   CHECK(test::read_text(whole) == before);
+}
+
+TEST_CASE("capture --resume refuses a method that has changed under its name, and takes one that has not") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const auto with = [&](const char* field, const std::string& text) {
+    json declaration = test::declared_json("fake.top_k", "Fake top_k", "top_k");
+    if (*field != '\0') declaration[field] = text;
+    const std::string offer = shell_quote(json{{"policies", {declaration}}}.dump());
+    Capture capture{folder, "t.h5", {"--resume", "--quiet"}, " --declare top_k --offer " + offer};
+    capture.policy = "fake.top_k:budget=12,sinks=2,window=4";
+    return capture;
+  };
+  const std::string held = GENERATE("", "aaaaaaaaaaaa");
+  Capture first = held.empty() ? with("", "") : with("revision", held);
+  first.options = {"--limit", "3", "--quiet"};
+  REQUIRE(first.run().exit_code == 0);
+  const std::string before = test::read_text(folder / "t.h5");
+  write_prompts(folder, 3);
+  const std::string hint = "; hint: the method has changed; use another output file, or restore the method";
+  if (!held.empty())
+    check_error_line(with("revision", "bbbbbbbbbbbb").run(), 2,
+                     "t.h5: policy fake.top_k: revision: \"aaaaaaaaaaaa\"; expected \"bbbbbbbbbbbb\", as the engine "
+                     "declares it now" +
+                         hint);
+  check_error_line(with("definition", "Something else.").run(), 2, "t.h5: policy fake.top_k: ");
+  CHECK(test::read_text(folder / "t.h5") == before);
+  const auto same = (held.empty() ? with("revision", "bbbbbbbbbbbb") : with("revision", held)).run();
+  INFO(same.err);
+  CHECK(same.exit_code == 0);
 }
 
 TEST_CASE("capture --resume refuses another model, and what is no capture") {

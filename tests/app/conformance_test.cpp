@@ -35,7 +35,7 @@ std::string fake(const std::string& options) { return "'" + test::fake_engine().
 
 TEST_CASE("Conformance of an engine that does not start, or never greets, ends with one line") {
   check_ends_with(suite("exit 7", "20"), "greeting: the engine stopped: exit code 7");
-  check_ends_with(suite("sleep 1000", "1"), "greeting: the engine stopped: engine stream: no message for 1 s");
+  check_ends_with(suite("sleep 1000", "1"), "greeting: the engine did not answer for 1 s");
 }
 
 TEST_CASE("Conformance of an engine that dies in mid-run ends with one line") {

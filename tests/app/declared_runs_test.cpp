@@ -1,13 +1,16 @@
 // Runs under policies that an engine declares: command line, window, traces that are opened without the engine.
 
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/record/command_line.h"
+#include "engine/core/support/shell_quote.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 #include "tests/app/program.h"
 #include "tests/app/window_driver.h"
+#include "tests/support/declarations.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
@@ -125,6 +128,25 @@ TEST_CASE("What an engine does not offer is refused in one line before it is ask
   CHECK(run_fake("streaming", {}, offer).exit_code == 0);  // without the oracle, which is only a default
 }
 
+TEST_CASE("A name that the engine does not declare is refused with the names that it does, one's own methods first") {
+  const json offer = {
+      {"policies", {declared_json("hf.other", "Other", "top_k"), declared_json("my.mine", "Mine", "none")}}};
+  check_refused(run_fake("bad.boom", {}, fake("--offer " + shell_quote(offer.dump()))), 1,
+                "no policy named \"bad.boom\"; expected a policy that the engine declares: my.mine, hf.other; hint");
+}
+
+TEST_CASE("An evaluation under a declared policy is asked of the engine, which may not serve evaluations") {
+  const TemporaryFolder folder;
+  const std::string recipe = (folder / "r.json").string(), study = (folder / "s.h5").string();
+  const std::string policy = GENERATE("fake.none:keep=25%", "fake.top_k", "top-k:keep=25%");
+  std::ofstream(recipe) << json{{"model", sample_model().string()}, {"policies", {policy}}, {"tasks", {"needle"}}};
+  const std::string small = fake(R"(--declare none --offer '{"name": "small 1", "serves": ["run"]}')");
+  const std::string why = "The engine (small 1) cannot run evaluations.";
+  check_refused(kvscope_run({"eval", sample_model().string(), "--policies", policy, "--engine", small, "--quiet"}), 1,
+                why);
+  check_refused(kvscope_run({"sweep", recipe, "-o", study, "--engine", small, "--quiet"}), 1, why);
+}
+
 TEST_CASE("A study that the engine does not serve says so next to Start, and on the command line before it begins") {
   const std::string offer =
       fake(R"(--offer '{"name": "small 1", "serves": ["run", "score"], "builtin_policies": ["full", "streaming"]}')");
@@ -197,4 +219,19 @@ TEST_CASE("The panel offers declared policies under the engine's name, with thei
   window.click("policy.combo");
   CHECK(window.text_soon("policy.group.engine", "fake") == "fake.engine 1.0");
   CHECK(window.text("policy.choice.fake.none") == "fake.engine 1.0");
+}
+
+TEST_CASE("Where a parameter gives other scores, the panel names the button that decodes again") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = engine()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("prompt.set", {{"text", prompt()}});
+  window.command("policy.set", {{"policy", "fake.top_k:keep=50%"}});
+  window.command("run.max_tokens", {{"n", 8}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  window.command("policy.set", {{"policy", "fake.top_k:keep=50%,mix=0.75"}});
+  const std::string why = window.text_soon("policy.no_preview", "mix");
+  CHECK_THAT(why, Contains("gives other scores. Decode again to see it.") && !Contains("hint"));
 }

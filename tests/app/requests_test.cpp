@@ -69,6 +69,19 @@ TEST_CASE("A command is executed once, though its answer waits for its effect") 
   CHECK(answer["result"] == 1);
 }
 
+TEST_CASE("A command whose effect does not come in its time is given up, with an error") {
+  bool busy = true;
+  Requests requests({.execute = [](const std::string&, const json&) { return json(); },
+                     .state = nullptr,
+                     .busy = [&] { return busy; },
+                     .give_up = [&] { busy = false; }});
+  json answer;
+  requests.add({{"command", "app.screenshot"}, {"timeout", 0}}, [&](const json& a) { answer = a; });
+  requests.serve();
+  CHECK_FALSE(busy);
+  CHECK(answer["error"] == "app.screenshot: timed out waiting for views that compute");
+}
+
 TEST_CASE("Malformed requests are answered with an error") {
   Requests requests({.execute = [](const std::string&, const json&) -> json { throw Error({.found = "refused"}); },
                      .state = [] { return json(); },

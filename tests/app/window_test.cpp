@@ -286,6 +286,14 @@ TEST_CASE("A script runs commands in order and writes a picture, without a hand 
   CHECK(failed.err.find("step 1") != std::string::npos);
 }
 
+WINDOW_TEST("A picture waits until the views have computed what they show") {
+  load_and_run(window);
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  window.command("app.screenshot", {{"path", "one.png"}});  // the answer comes when it is saved
+  CHECK_FALSE(window.text("inspector.run recall").empty());
+  CHECK(has_magic(window.folder() / "one.png", "\x89PNG"));
+}
+
 WINDOW_TEST("An idle window costs next to nothing") {
   load_and_run(window);
   window.wait({{"/running", false}, {"/a/status", "complete"}});

@@ -51,6 +51,20 @@ TEST_CASE("A declaration is read and written again without a difference", "[core
   CHECK(declare(object) == declare(object));
 }
 
+TEST_CASE("A method of another revision is another policy, and one without a revision has none", "[core][declared]") {
+  json object = declared_json("t.revision", "Revision (test)", "top_k");
+  const DeclaredPolicy* plain = declare(object);
+  CHECK(plain->declaration.revision.empty());
+  CHECK_FALSE(declaration_json(plain->declaration).contains("revision"));
+  object["revision"] = "0123456789ab";
+  const DeclaredPolicy* first = declare(object);
+  CHECK(first != plain);
+  CHECK(first->declaration.revision == "0123456789ab");
+  CHECK(declaration_of_json(declaration_json(first->declaration)) == first->declaration);
+  object["revision"] = "0123456789ac";
+  CHECK(declare(object) != first);
+}
+
 TEST_CASE("Each bad declaration is refused in one line that names its field", "[core][declared]") {
   const auto parameter = [](std::size_t i, const char* key, json value) {
     return [=](json& object) { object["parameters"][i][key] = value; };
@@ -79,6 +93,10 @@ TEST_CASE("Each bad declaration is refused in one line that names its field", "[
       {"definition", set("definition", std::string(2001, 'x'))},
       {"evicted", set("evicted", json::array())},
       {"kept", set("kept", "\x1b[31mred")},
+      {"revision", set("revision", "")},
+      {"revision", set("revision", 7)},
+      {"revision", set("revision", "two\nlines")},
+      {"revision", set("revision", std::string(81, 'x'))},
       {"budget", drop("budget")},
       {"budget", set("budget", "yes")},
       {"budget", set("budget", false)},  // rule top_k needs one
@@ -157,6 +175,23 @@ TEST_CASE("Another declaration under the same name changes no run that is open",
   CHECK_THROWS(PolicySpec::parse("t.twice:mix=0.25"));
   CHECK(PolicySpec::parse("t.twice:mix=0.25", first) == of_run);
   CHECK_FALSE(PolicySpec::parse("t.twice") == PolicySpec::parse("t.twice", first));
+}
+
+TEST_CASE("A method's words come first where a rule of KVScope's has numbers", "[core][declared]") {
+  declare(declared_json("t.first", "First (test)", "top_k"));
+  const RunRecord run = random_run(7, {.policy = "t.first:budget=60,sinks=2,window=16"});
+  const auto explained = [&](bool evicted) {
+    const auto contest = std::ranges::find_if(run.contests, [&](const Contest& c) {
+      return c.layer == 0 && c.kv_head == 0 && (evicted || c.newcomer != c.evicted);
+    });
+    REQUIRE(contest != run.contests.end());
+    return explain_token(run, 0, 0, evicted ? contest->evicted : contest->newcomer, contest->q);
+  };
+  CHECK_THAT(explained(true), (Contains(": the engine liked 3 others more. Its ") ||
+                               Contains(": the engine liked 3 others more. When ")) &&
+                                  Contains("effective score "));
+  CHECK_THAT(explained(false), Contains(": the engine likes it. When it left the window at query ") &&
+                                   Contains(", its effective score "));
 }
 
 TEST_CASE("Declarations are read from several threads", "[core][declared]") {

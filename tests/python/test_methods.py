@@ -1,9 +1,12 @@
 """One's own methods: how they are declared, run and refused; and the declarations of everything."""
 
+import hashlib
 import os
+import re
 import tempfile
 import textwrap
 import unittest
+from pathlib import Path
 
 import numpy as np
 import tiny
@@ -16,6 +19,7 @@ if tiny.HAS_TORCH:
     from kvscope.catalog import Catalog
     from kvscope.errors import KvscopeError
     from kvscope.methods import load_method
+    from kvscope.policy_text import check_budget
 
 SOURCE = '''
 import dataclasses
@@ -108,6 +112,25 @@ class Own(unittest.TestCase):
         other = self.catalog("Counter").policies[0].declaration()
         self.assertEqual((other["title"], other["rule"], other["budget"]), ("Every n-th", "threshold", False))
 
+    def test_a_changed_file_is_another_revision(self):
+        def declared():
+            return load_method(f"{path}:mine").policy.declaration()
+
+        path = os.path.join(self.folder.name, "changing.py")
+        revisions = []
+        for factor in (1, 2, 1):  # files of one size, written within one tick of the clock
+            source = f'def mine(keys):\n    "Factor {factor}."\n    return keys[..., 0] * {factor}\n'
+            with open(path, "w") as file:
+                file.write(source)
+            os.utime(path, (0, 0))
+            self.assertEqual(declared()["definition"], f"Factor {factor}.")
+            self.assertEqual(declared()["revision"], hashlib.sha256(source.encode()).hexdigest()[:12])
+            revisions.append(declared()["revision"])
+        self.assertEqual(revisions[0], revisions[2])
+        self.assertNotEqual(revisions[0], revisions[1])
+        for policy in Catalog(presses=[]).policies:  # what comes with the package changes with its version
+            self.assertNotIn("revision", policy.declaration())
+
     def test_a_function_runs(self):
         catalog, model = self.catalog("mine"), model_of("mistral")
         events, _ = run(model, "my.mine:budget=20,sinks=2,window=6,kind=product,flip=true", catalog=catalog)
@@ -161,6 +184,36 @@ class Own(unittest.TestCase):
             spec = catalog.parse(policy.name)
             self.assertEqual(catalog.parse(spec.text()).text(), spec.text())
         catalog.parse(described["default_policy"])
+
+
+@tiny.needs_torch
+class Printed(unittest.TestCase):
+    """What the pages print, at the shortest run that they print it for: "Why?" in two tokens and 64 of an answer."""
+
+    def setUp(self):
+        root = Path(__file__).resolve().parents[2]
+        self.pages = [(root / name).read_text() for name in ("docs/how-to/python.md", "engine/python/README.md")]
+
+    def test_every_policy_fits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "my.py")
+            with open(path, "w") as file:
+                file.write("def mine(keys, alpha: float = 0.5):\n    return keys[..., 0]\n")
+            catalog = Catalog([load_method(f"{path}:mine")], presses=[])
+        texts = re.findall(r'--policy ((?:my|hf)\.\w+:\S+) --prompt "Why\?"', self.pages[0])
+        self.assertGreaterEqual(len(texts), 2)
+        for text in texts:
+            spec = catalog.parse(text)
+            sinks, window = spec.tokens("sinks", 66), spec.tokens("window", 66)
+            self.assertGreaterEqual(check_budget(spec, 66, sinks, window), 0)
+
+    def test_every_engine_is_a_program_that_comes_with_the_package(self):
+        project = (Path(__file__).resolve().parents[2] / "engine/python/pyproject.toml").read_text()
+        for page in self.pages:
+            programs = re.findall(r'Engine\(\["([\w-]+)"', page)
+            self.assertTrue(programs)
+            for program in programs:
+                self.assertIn(f"\n{program} = ", project)
 
 
 if __name__ == "__main__":

@@ -319,6 +319,16 @@ TEST_CASE("Budgets of two kinds stand in one row of the table of A and B, both i
   CHECK(budgets("keep=50%", "keep=25%") == "50 % | 25 % | −25 points");
 }
 
+TEST_CASE("A negative value in the table of A and B has a minus, as its difference has") {
+  Stage<ComparisonView> s(random_run(3, {.policy = "threshold:threshold=0.5,sinks=4,window=16"}));
+  s.compare_with(random_run(3, {.policy = "threshold:threshold=-0.5,sinks=4,window=16"}));
+  for (int i = 0; i < 2000 && !s.has("comparison.density"); ++i) {
+    s.draw(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(s.text("comparison.Threshold") == "0.5 | −0.5 | −1");
+}
+
 TEST_CASE("The numbers of the table of A and B are whole in a narrow view: it is the names that are wrapped") {
   Stage<ComparisonView> s(random_run(3));
   s.compare_with(random_run(3, {.policy = "streaming:sinks=4,window=60"}));
@@ -341,7 +351,8 @@ TEST_CASE("The numbers of the table of A and B are whole in a narrow view: it is
     CHECK(s.window.items.find("comparison." + row.name + ".label")->h <
           (static_cast<float>(n_words) + 0.5f) * ImGui::GetTextLineHeight());  // none is broken
     line.w = width;
-    CHECK_THAT(s.window.written_in(line), Catch::Contains(row.a + row.b + with_minus(row.difference)));
+    CHECK_THAT(s.window.written_in(line),
+               Catch::Contains(with_minus(row.a) + with_minus(row.b) + with_minus(row.difference)));
     n += row.difference.empty() ? 0 : 1;
   }
   CHECK(n > 3);

@@ -253,5 +253,6 @@ TEST_CASE("map panels: the spread over runs is their mean and the standard devia
     CHECK(value[i] == Approx(sum / 3).margin(1e-6));
     CHECK(value[n + i] == Approx(std::sqrt(squares / 2)).margin(1e-6));
   }
-  CHECK_THROWS_WITH(map_panels_figure(std::span(runs, 1), o, {}), Catch::Contains("at least two"));
+  CHECK_THROWS_WITH(map_panels_figure(std::span(runs, 1), o, {}),
+                    Catch::Contains("figure: 1 run; expected at least two"));
 }

@@ -14,7 +14,7 @@ namespace kvscope::views {
 namespace {
 
 [[noreturn]] void refuse(const std::string& found, const std::string& expected) {
-  throw Error({ExitCode::bad_input, "", "map_panels", found, expected, ""});
+  throw Error({ExitCode::bad_input, "", "figure", found, expected, ""});
 }
 
 struct NamedMap {
@@ -65,7 +65,8 @@ std::vector<NamedMap> difference_maps(std::span<const RunRecord* const> runs, co
 }
 
 std::vector<NamedMap> spread_maps(std::span<const RunRecord* const> runs, const MapPanelsOptions& o) {
-  if (runs.size() < 2) refuse(std::to_string(runs.size()) + " runs", "at least two, for a spread");
+  if (runs.size() < 2)
+    refuse(std::to_string(runs.size()) + (runs.size() == 1 ? " run" : " runs"), "at least two, for a spread");
   const MapSpread all = map_spread(runs, o.metric, o.q);
   ColourScale mean{o.colormap, o.lo, o.hi, 0, std::string(metric_info(o.metric).title)};
   if (o.fit) mean = fitted(mean, {&all.mean});

@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "engine/core/support/under_way.h"
+
 namespace kvscope::views {
 
 /// Key is a struct with operator==. The last question counts; what was begun is finished and thrown away.
@@ -35,6 +37,7 @@ class Debounced {
     key_ = key;
     answer_.reset();
     make_ = std::move(make);
+    under_way_.emplace();
     changed_.notify_one();
     return std::nullopt;
   }
@@ -55,6 +58,7 @@ class Debounced {
       lock.lock();
       if (!(*key_ == key)) continue;
       answer_ = std::move(answer);
+      under_way_.reset();
       if (wake_) wake_();
     }
   }
@@ -65,6 +69,7 @@ class Debounced {
   std::optional<Key> key_;
   std::optional<Answer> answer_;
   std::function<Answer()> make_;
+  std::optional<UnderWay> under_way_;
   bool stop_ = false;
   std::thread thread_;  // last: it uses all of the above
 };

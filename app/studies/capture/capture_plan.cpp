@@ -1,6 +1,7 @@
 #include "app/studies/capture/capture_plan.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "app/engine_client/progress.h"
@@ -14,6 +15,8 @@
 
 namespace kvscope::app {
 namespace {
+
+using nlohmann::json;
 
 // A byte that no text has stands between texts, so that none can pass a letter to the next.
 class TextHash {
@@ -69,6 +72,23 @@ void check_run(const CapturePlan& plan, const RunRecord& run) {
     other(plan, where, "not in this capture", "one of " + std::to_string(plan.info.n_prompts) + " prompts");
   if (run.prompt_text != plan.prompts[index].text)
     other(plan, where, in_quotes(run.prompt_text, 40), in_quotes(plan.prompts[index].text, 40));
+}
+
+/// The field of a declaration, as a person would say it.
+std::string field_text(const json& declaration, const std::string& field) {
+  const auto found = declaration.find(field);
+  if (found == declaration.end()) return "none";
+  return in_quotes(found->is_string() ? found->get<std::string>() : found->dump(), 60);
+}
+
+/// The first field in which they differ, the revision before all others; empty: none.
+std::string different_field(const json& a, const json& b) {
+  const auto differ = [&](const std::string& field) { return a.value(field, json()) != b.value(field, json()); };
+  if (differ("revision")) return "revision";
+  for (const json* one : {&a, &b})
+    for (const auto& [field, value] : one->items())
+      if (differ(field)) return field;
+  return "";
 }
 
 }  // namespace
@@ -149,8 +169,10 @@ TraceInfo check_beginning(CapturePlan& plan, bool quiet) {
   for (int i = 0; i < info.n_runs; ++i) {
     if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled while checking " + plan.file});
     progress.update("check", i, info.n_runs);
-    check_run(plan, trace.load(i));
+    const RunRecord run = trace.load(i);
+    check_run(plan, run);
     plan.done.push_back(info.prompt_index[i]);
+    if (run.policy.declared != nullptr) plan.declared.insert(run.policy.declared);
   }
   std::ranges::sort(plan.done);
   const auto twice = std::ranges::adjacent_find(plan.done);
@@ -164,6 +186,25 @@ TraceInfo check_beginning(CapturePlan& plan, bool quiet) {
 void check_same_model(const CapturePlan& plan, const ModelInfo& recorded, const ModelInfo& loaded) {
   if (const auto difference = model_difference(recorded, loaded))
     other(plan, "model " + difference->what, in_quotes(difference->a), in_quotes(difference->b));
+}
+
+void check_same_methods(const CapturePlan& plan, const protocol::EngineOffer& offer) {
+  for (const DeclaredPolicy* held : plan.declared) {
+    const std::string& name = held->declaration.name;
+    const auto now =
+        std::ranges::find_if(offer.policies, [&](const auto* one) { return one->declaration.name == name; });
+    if (now == offer.policies.end()) continue;  // it cannot run, which is refused as anywhere
+    const json before = declaration_json(held->declaration);
+    json today = declaration_json((*now)->declaration);
+    if (!before.contains("revision")) today.erase("revision");
+    const std::string field = different_field(before, today);
+    if (field.empty()) continue;
+    throw Error({.file = plan.file,
+                 .where = "policy " + name + ": " + field,
+                 .found = field_text(before, field),
+                 .expected = field_text(today, field) + ", as the engine declares it now",
+                 .hint = "the method has changed; use another output file, or restore the method"});
+  }
 }
 
 }  // namespace kvscope::app

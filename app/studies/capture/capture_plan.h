@@ -3,11 +3,13 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "app/catalog/prompts.h"
 #include "app/studies/shard.h"
+#include "engine/core/protocol/engine_offer.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/trace/trace_file.h"
 
@@ -27,9 +29,10 @@ struct CapturePlan {
   std::string file;
   std::optional<std::string> system;
   CaptureInfo info;
-  std::vector<Prompt> prompts;  // the whole list
-  std::vector<int> indices;     // of this shard's
-  std::vector<int> done;        // of those that FILE has already
+  std::vector<Prompt> prompts;               // the whole list
+  std::vector<int> indices;                  // of this shard's
+  std::vector<int> done;                     // of those that FILE has already
+  std::set<const DeclaredPolicy*> declared;  // by which engines decoded those
   bool is_whole() const { return done.size() == indices.size(); }
   /// This shard's prompts that are still to be answered.
   std::vector<int> left() const;
@@ -60,5 +63,9 @@ TraceInfo check_beginning(CapturePlan& plan, bool quiet);
 
 /// Throws Error (bad input) unless the trace was made with this model, this number format and this device.
 void check_same_model(const CapturePlan& plan, const ModelInfo& recorded, const ModelInfo& loaded);
+
+/// Throws Error (bad input) if the engine declares another method today under the name of one that the trace holds. A trace
+/// without a revision, of an engine that declared none, may go on with any.
+void check_same_methods(const CapturePlan& plan, const protocol::EngineOffer& offer);
 
 }  // namespace kvscope::app

@@ -45,6 +45,7 @@ CaptureResult run_capture(const CaptureAsked& asked, std::vector<Prompt> prompts
   ModelInfo model = engines.model();
   if (resumes) {
     check_same_model(plan, recorded.model, model);
+    check_same_methods(plan, engines[0].offer());
     model = recorded.model;  // the folder may have another name today; in one trace it has one
   }
   if (resumes && plan.is_whole() && recorded.status == "complete") {

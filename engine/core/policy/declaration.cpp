@@ -252,6 +252,7 @@ Declaration declaration_of_json(const json& object, const std::string& place) {
                           .budget = fields.boolean("budget"),
                           .rule = static_cast<Declaration::Rule>(fields.one_of("rule", kRules)),
                           .dense_prompt = fields.one_of("prompt", kPrefillChoices) == 0,
+                          .revision = fields.has("revision") ? fields.line("revision", kMaxName) : "",
                           .parameters = {}};
   const std::string prefix = place.empty() ? "" : place + ".";
   for (const json& one : fields.array("parameters", kMaxParameters)) {
@@ -275,6 +276,7 @@ json declaration_json(const Declaration& declaration) {
                  {"parameters", json::array()}};
   if (!declaration.evicted.empty()) object["evicted"] = declaration.evicted;
   if (!declaration.kept.empty()) object["kept"] = declaration.kept;
+  if (!declaration.revision.empty()) object["revision"] = declaration.revision;
   for (const DeclaredParameter& parameter : declaration.parameters)
     object["parameters"].push_back(parameter_json(parameter));
   return object;

@@ -31,6 +31,7 @@ struct Declaration {
   bool budget = false;
   Rule rule = Rule::none;
   bool dense_prompt = true;  // the prompt is read in full, and what leaves does so at its end
+  std::string revision;      // of the method's code: another one means another method under this name. Empty: not known
   std::vector<DeclaredParameter> parameters;
   bool operator==(const Declaration&) const = default;
 };

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/policy/declared_names.h"
 #include "engine/core/policy/policy_shared.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -50,13 +51,19 @@ std::string sentence_end(const std::string& words) {
   return ": " + words + (words.ends_with('.') || words.ends_with('!') || words.ends_with('?') ? "" : ".");
 }
 
-/// Numbers where a rule of KVScope's has them, else the method's words.
+/// The method's words, then the numbers of a rule of KVScope's as a sentence after them.
 std::string explain(const TokenQuestion& question) {
   const Declaration& declaration = declaration_of(question.spec);
+  const std::string& words = question.evicted ? declaration.evicted : declaration.kept;
   const bool has_score = declaration.rule == Rule::threshold && !std::isnan(question.score);
   const bool has_contest = declaration.rule == Rule::top_k && question.contest != nullptr;
-  if (question.local || has_score || has_contest) return explain_by_rule(question);
-  const std::string& words = question.evicted ? declaration.evicted : declaration.kept;
+  if (question.local || has_score || has_contest) {
+    std::string by_rule = explain_by_rule(question);
+    if (question.local || words.empty()) return by_rule;
+    by_rule = by_rule.substr(by_rule.find(' ') + 1);  // less its colon
+    if (by_rule[0] >= 'a' && by_rule[0] <= 'z') by_rule[0] = static_cast<char>(by_rule[0] - 'a' + 'A');
+    return sentence_end(words) + " " + by_rule;
+  }
   if (!words.empty()) return sentence_end(words);
   return question.evicted ? ": the rule of the engine evicted it. The engine gave no reason."
                           : ": the rule of the engine keeps it. The engine gave no reason.";
@@ -111,6 +118,12 @@ class Registry {
     const auto found = meaning_.find(name);
     return found == meaning_.end() ? nullptr : found->second;
   }
+  std::vector<std::string> names() {
+    const std::scoped_lock lock(mutex_);
+    std::vector<std::string> names;
+    for (const auto& [name, policy] : meaning_) names.push_back(name);
+    return names;
+  }
 
  private:
   static constexpr std::size_t kMostEntries = 8192;  // a trace from anywhere must not fill the memory
@@ -156,6 +169,7 @@ DeclaredPolicy::DeclaredPolicy(Declaration declared) : declaration(std::move(dec
 const DeclaredPolicy* declare_policy(Declaration declaration) { return registry().declare(std::move(declaration)); }
 void offer_policies(std::span<const DeclaredPolicy* const> policies) { registry().offer(policies); }
 const DeclaredPolicy* find_declared(std::string_view name) { return registry().find(name); }
+std::vector<std::string> declared_names() { return registry().names(); }
 
 void put_policy(nlohmann::json& object, const PolicySpec& policy) {
   object["policy"] = policy.written();

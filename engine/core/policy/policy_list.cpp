@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "engine/core/policy/declared_names.h"
 #include "engine/core/policy/declared_policy.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/pooled_plan.h"
@@ -117,13 +118,27 @@ std::vector<std::string> swept_policies(const SweepPoint& at) {
   return all;
 }
 
+namespace {
+
+/// Of policies that engines declare, one's own methods first: ": my.mine, hf.knorm, hf.vnorm and 30 more".
+std::string known_names() {
+  constexpr std::size_t kMost = 8;
+  std::vector<std::string> names = declared_names();
+  std::ranges::stable_partition(names, [](const std::string& name) { return name.starts_with("my."); });
+  std::string list;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) list += (i == 0 ? ": " : ", ") + names[i];
+  return list + (names.size() > kMost ? " and " + std::to_string(names.size() - kMost) + " more" : "");
+}
+
+}  // namespace
+
 const Policy& policy_of(const PolicySpec& spec) {
   if (spec.declared != nullptr) return spec.declared->policy;
   if (is_declared_name(spec.name)) {
     throw Error({.code = ExitCode::usage,
                  .file = "policy",
                  .found = "no policy named \"" + escape_for_terminal(spec.name) + "\"",
-                 .expected = "a policy that the engine declares",
+                 .expected = "a policy that the engine declares" + known_names(),
                  .hint = "kvscope policies --engine COMMAND lists them"});
   }
   std::string names;

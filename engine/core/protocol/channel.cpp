@@ -79,8 +79,8 @@ class PatientReader {
       if (ready < 0 && errno != EINTR) return true;
       if (ready == 0 && time_left(start) <= milliseconds(0)) {
         const milliseconds waited = begun_ ? patience_.silence : patience_.whole;
-        fail((begun_ ? "no data in the middle of a message for " : "no message for ") +
-             std::to_string(waited.count() / 1000) + " s");
+        fail("no answer for " + std::to_string(waited.count() / 1000) + " s" +
+             (begun_ ? " in the middle of a message" : ""));
       }
     }
   }

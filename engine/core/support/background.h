@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "engine/core/support/under_way.h"
+
 namespace kvscope {
 
 template <typename Answer>
@@ -36,6 +38,7 @@ class Background {
     {
       const std::scoped_lock lock(mutex_);
       make_ = std::move(make);
+      under_way_.emplace();
     }
     changed_.notify_one();
   }
@@ -71,6 +74,7 @@ class Background {
       lock.lock();
       answer_ = std::move(answer), error_ = error;
       done_ = true;
+      under_way_.reset();
       made_.notify_one();
       if (wake_) wake_();
     }
@@ -83,6 +87,7 @@ class Background {
   std::function<Answer()> make_;
   std::optional<Answer> answer_;
   std::exception_ptr error_;
+  std::optional<UnderWay> under_way_;
   bool done_ = false, stop_ = false;
   std::thread thread_;
 };

@@ -1,8 +1,8 @@
 """An engine as a process: runs of any policy as arrays, without the program.
 
-with Engine(["kvscope-engine"]) as engine:
+with Engine(["kvscope-hf-engine"]) as engine:
     engine.load("path/of/a/model")
-    run = engine.run(ids, "snapkv:budget=128")     # a kvscope.Recording
+    run = engine.run(ids, "hf.knorm:budget=128")   # a kvscope.Recording
     run.evict_at                                   # [layers, KV heads, tokens] int32
 """
 

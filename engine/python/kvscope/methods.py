@@ -17,6 +17,7 @@ either: rule = "top_k" | "threshold", title, definition, evicted, kept, ranges =
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib.util
 import inspect
 import math
@@ -51,7 +52,7 @@ _RESERVED = {"budget", "keep", "compression", "sinks", "window", "threshold"}
 class Method:
     """A method as it is declared, and how to make it for a run."""
 
-    def __init__(self, name: str, target: Any, title: str = ""):
+    def __init__(self, name: str, target: Any, title: str = "", revision: str = ""):
         self.target, self.is_class = target, inspect.isclass(target)
         call = _score_of(target, name)
         made = target if self.is_class else None
@@ -101,6 +102,7 @@ class Method:
             prompt="sparse",
             evicted=getattr(own, "evicted", "") or f"its score by {short} was too low",
             kept=getattr(own, "kept", "") or f"its score by {short} is high enough",
+            revision=revision,
         )
         try:
             self.policy.check()
@@ -234,21 +236,23 @@ def load_method(text: str) -> Method:
         raise usage(f'"{text}"', file="--method", expected="FILE.py:NAME")
     if not os.path.isfile(path):
         raise usage("no such file", file=path)
+    with open(path, "rb") as file:
+        source = file.read()
     module_name = "kvscope_method_" + re.sub(r"\W", "_", os.path.splitext(os.path.basename(path))[0])
     spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # dataclasses look their module up
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
-        spec.loader.exec_module(module)
+        exec(compile(source, path, "exec"), module.__dict__)  # what the revision names, and no cached bytecode
     except Exception as error:
         raise KvscopeError(one_line(error), file=path) from None
     finally:
         sys.path.pop(0)
     if not hasattr(module, name):
         raise KvscopeError(f"no {name}", file=path, expected="a function, a class or a torch module of that name")
-    return Method(f"my.{name}", getattr(module, name))
+    return Method(f"my.{name}", getattr(module, name), revision=hashlib.sha256(source).hexdigest()[:12])
 
 
 def own_methods() -> list[Method]:

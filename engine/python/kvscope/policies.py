@@ -95,7 +95,8 @@ class Parameter:
 class Policy:
     """A policy as it is declared. `rule` says whether scores decide every eviction ("top_k", "threshold") or not
     ("none"); `quiet` are parameters of KVScope's own policy that this engine runs at their default only, and `order` is
-    that of the canonical text, which has some of them; empty: that of `parameters`."""
+    that of the canonical text, which has some of them; empty: that of `parameters`. `revision` names the method's code,
+    so that a changed method is not taken for the same."""
 
     name: str
     title: str
@@ -108,6 +109,7 @@ class Policy:
     kept: str = ""
     quiet: Mapping[str, str] = field(default_factory=dict)
     order: tuple[str, ...] = ()
+    revision: str = ""
 
     def check(self) -> None:
         """Raises ValueError for a declaration that the program would refuse."""
@@ -144,6 +146,8 @@ class Policy:
             out["evicted"] = self.evicted
         if self.kept:
             out["kept"] = self.kept
+        if self.revision:
+            out["revision"] = self.revision
         return out
 
     def parameter(self, name: str) -> Parameter | None:
