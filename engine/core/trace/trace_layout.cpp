@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "engine/core/support/version.h"
+#include "engine/core/trace/chunk_packer.h"
 #include "engine/core/trace/trace_model.h"
 
 namespace kvscope::trace {
@@ -51,7 +52,7 @@ H5Id creation_of(const DatasetSchema& dataset, const Extents& extents, Storage s
   }
   h5_check(H5Pset_chunk(creation, dataset.rank(), chunk.data()), "prepare a dataset");
   if (size_of(dataset.type) > 1) h5_check(H5Pset_shuffle(creation), "prepare a dataset");
-  h5_check(H5Pset_deflate(creation, 4), "prepare a dataset");
+  h5_check(H5Pset_deflate(creation, ChunkPacker::kLevel), "prepare a dataset");
   return creation;
 }
 

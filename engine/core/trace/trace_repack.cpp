@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/trace/chunk_packer.h"
 #include "engine/core/trace/trace_live.h"
 
 namespace kvscope::trace {
@@ -40,6 +41,57 @@ void copy_dataset(const OpenTrace& from, const OpenTrace& to, const DatasetSchem
       write_part(to, dataset.id, begin, count, buffer.data());
     }
   }
+}
+
+/// The same to a dataset of chunks, each of which is compressed by itself.
+void pack_dataset(const OpenTrace& from, const OpenTrace& to, const DatasetSchema& dataset, const Extents& filled,
+                  ChunkPacker& packer) {
+  const std::array<hsize_t, 3> chunk = chunk_of(dataset, filled);
+  const std::size_t element = size_of(dataset.type);
+  std::size_t outer = 1, inner = element;  // parts of a chunk, and bytes of a row in each
+  int growing = -1;
+  for (int d = 0; d < dataset.rank(); ++d) {
+    if (grows(dataset.axes[d]))
+      growing = d;
+    else
+      (growing < 0 ? outer : inner) *= chunk[d];
+  }
+  const std::size_t rows_of_chunk = chunk[growing];
+  const bool by_layer = dataset.axes[0] == Axis::layer;
+  const Axis axis = dataset.axes[growing];
+  Extents begin{{}}, count = filled;
+  if (by_layer) count[Axis::layer] = 1;
+  for (std::int64_t layer = 0; layer < (by_layer ? filled[Axis::layer] : 1); ++layer) {
+    if (by_layer) begin[Axis::layer] = layer;
+    for (std::int64_t row = 0; row < filled[axis]; row += static_cast<std::int64_t>(rows_of_chunk)) {
+      begin[axis] = row;
+      count[axis] = std::min(static_cast<std::int64_t>(rows_of_chunk), filled[axis] - row);
+      const auto n = static_cast<std::size_t>(count[axis]);
+      std::vector<std::byte> data(outer * n * inner);
+      read_part(from, dataset.id, begin, count, data.data());
+      if (n < rows_of_chunk) {  // the last one is stored whole
+        std::vector<std::byte> whole(outer * rows_of_chunk * inner);
+        for (std::size_t i = 0; i < outer; ++i)
+          std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(i * n * inner), n * inner,
+                      whole.begin() + static_cast<std::ptrdiff_t>(i * rows_of_chunk * inner));
+        data = std::move(whole);
+      }
+      std::array<hsize_t, 3> offset{};
+      for (int d = 0; d < dataset.rank(); ++d) offset[d] = static_cast<hsize_t>(begin[dataset.axes[d]]);
+      packer.add(to.datasets[static_cast<int>(dataset.id)], offset, element, std::move(data));
+    }
+  }
+}
+
+void pack_rows(const OpenTrace& from, const OpenTrace& to, const Extents& filled) {
+  ChunkPacker packer;
+  for (const auto& dataset : datasets_of(to.version)) {
+    if (chunk_of(dataset, filled)[0] == 0)
+      copy_dataset(from, to, dataset, filled);
+    else
+      pack_dataset(from, to, dataset, filled, packer);
+  }
+  packer.finish();
 }
 
 /// Mean over the runs of each head's density, runs without one left out; NaN if all are.
@@ -96,7 +148,7 @@ void copy_rows(const OpenTrace& from, const OpenTrace& to, const Extents& filled
 void write_packed(const OpenTrace& from, const Extents& filled, const Heading& heading, const std::string& path) {
   OpenTrace to = create_trace(path, heading, filled, Storage::packed);
   try {
-    copy_rows(from, to, filled);
+    pack_rows(from, to, filled);
     write_summary(to, filled);
     write_committed(to, filled[Axis::run]);
     flush_to_disk(to.file);

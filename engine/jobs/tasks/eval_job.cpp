@@ -19,6 +19,7 @@
 #include "engine/jobs/job.h"
 #include "engine/jobs/tasks/eval_policies.h"
 #include "engine/jobs/tasks/eval_run.h"
+#include "engine/model/weights.h"
 
 namespace kvscope::engine {
 namespace {
