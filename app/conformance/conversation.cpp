@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "app/conformance/checks.h"
-#include "app/engine_client/end_words.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/text.h"

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "app/engine_client/end_words.h"
 #include "app/support/paths.h"
 #include "app/support/python.h"
 #include "engine/core/protocol/events.h"

@@ -47,6 +47,10 @@ struct EngineEnd {
   std::string missing_torch() const;
 };
 
+/// Why an engine ended, from its `ended` event's reason, to follow "the engine": "stopped: exit code 7", or "did not answer for
+/// 60 s" and how to wait longer.
+std::string end_words(const std::string& reason);
+
 /// One engine process. Events are the protocol's, and one of our own at the end, always the last:
 ///   ended {reason: text, expected: bool, stderr: [last lines]}
 class EngineClient {

@@ -9,7 +9,6 @@
 #include "app/catalog/adapters.h"
 #include "app/catalog/gates.h"
 #include "app/catalog/models.h"
-#include "app/engine_client/end_words.h"
 #include "app/engine_client/run_setup.h"
 #include "app/support/interrupt.h"
 #include "app/support/paths.h"

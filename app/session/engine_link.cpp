@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/engine_client/end_words.h"
 #include "app/engine_client/run_setup.h"
 #include "app/support/usage.h"
 #include "engine/core/protocol/events.h"

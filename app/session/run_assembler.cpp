@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/engine_client/end_words.h"
+#include "app/engine_client/engine_client.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
 
