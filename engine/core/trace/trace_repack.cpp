@@ -11,24 +11,20 @@ namespace kvscope::trace {
 
 namespace {
 
-/// Rows are copied in blocks of whole chunks, so that each chunk is compressed once, and of about this many bytes.
+/// Rows are copied in blocks of about this many bytes.
 constexpr std::int64_t kBlockBytes = 1 << 22;
 
+/// To a dataset that is not compressed.
 void copy_dataset(const OpenTrace& from, const OpenTrace& to, const DatasetSchema& dataset, const Extents& filled) {
-  const auto chunk = chunk_of(dataset, filled);
   Axis growing = Axis::none;
-  std::int64_t chunk_length = 1;
   for (int d = 0; d < dataset.rank(); ++d)
-    if (grows(dataset.axes[d])) {
-      growing = dataset.axes[d];
-      chunk_length = std::max<std::int64_t>(1, static_cast<std::int64_t>(chunk[d]));
-    }
+    if (grows(dataset.axes[d])) growing = dataset.axes[d];
   Extents begin{{}}, count = filled;
   count[growing] = 1;
   const bool by_layer = dataset.axes[0] == Axis::layer;
   if (by_layer) count[Axis::layer] = 1;
   const std::int64_t row_bytes = n_elements(dataset, count) * size_of(dataset.type);
-  const std::int64_t step = std::max<std::int64_t>(1, kBlockBytes / (row_bytes * chunk_length)) * chunk_length;
+  const std::int64_t step = std::max<std::int64_t>(1, kBlockBytes / row_bytes);
 
   std::vector<std::byte> buffer;
   for (std::int64_t layer = 0; layer < (by_layer ? filled[Axis::layer] : 1); ++layer) {
@@ -43,7 +39,7 @@ void copy_dataset(const OpenTrace& from, const OpenTrace& to, const DatasetSchem
   }
 }
 
-/// The same to a dataset of chunks, each of which is compressed by itself.
+/// To a dataset of chunks, each of which is compressed by itself.
 void pack_dataset(const OpenTrace& from, const OpenTrace& to, const DatasetSchema& dataset, const Extents& filled,
                   ChunkPacker& packer) {
   const std::array<hsize_t, 3> chunk = chunk_of(dataset, filled);
