@@ -3,6 +3,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "engine/core/lifetime/lifetime_map.h"
@@ -55,12 +56,18 @@ void PrefillHook::fetch_scores(int layer, const LayerTokens& tokens) {
     waiting_.push_back(scores);
     return;
   }
-  ahead_.scores = at::empty(scores.sizes(), at::TensorOptions().dtype(at::kFloat).pinned_memory(scores.is_cuda()));
-  ahead_.scores.copy_(scores, /*non_blocking=*/true);
-  if (!scores.is_cuda()) return;
-  const c10::impl::VirtualGuardImpl guard(scores.device().type());
-  ahead_.are_there.emplace(scores.device().type());
-  ahead_.are_there->record(guard.getStream(scores.device()));
+  if (!scores.is_cuda()) {
+    ahead_.scores = scores.contiguous();
+    return;
+  }
+  const at::Tensor there = scores.contiguous();
+  if (!scores_) scores_.emplace(there.nbytes());
+  const kernels::Stream stream = ops::place_of(there.device()).stream;
+  kernels::copy_async(scores_->data(), there.data_ptr(), there.nbytes(), stream);
+  ahead_.scores = at::from_blob(scores_->data(), there.sizes(), at::kFloat);
+  const c10::impl::VirtualGuardImpl guard(there.device().type());
+  ahead_.are_there.emplace(there.device().type());
+  ahead_.are_there->record(guard.getStream(there.device()));
 }
 
 void PrefillHook::gather_keys(int layer, const LayerTokens& tokens) {
@@ -158,29 +165,42 @@ at::Tensor PrefillHook::score_tokens(int layer, const LayerTokens& tokens) {
   return scorer->absorb(layer, tokens, first_, state_.memory.get());
 }
 
+/// Through page-locked memory where the scores have been waited for, and with them all that came before: an upload of the
+/// layer before from there is over. Other memory is staged before the call returns, for which the host may have to wait until
+/// the device has come so far.
+at::Tensor PrefillHook::upload(const std::vector<std::int32_t>& words) {
+  const std::size_t bytes = words.size() * sizeof(std::int32_t);
+  // evict_at and slot of each token of the chunk; cells, and what they hold, of as many tokens as the chunk can drive out
+  const std::size_t room = 4 * static_cast<std::size_t>(n_kv_heads_ * n_) * sizeof(std::int32_t);
+  if (!ahead_.are_there || bytes > room)
+    return at::tensor(words, at::kInt).to(positions_.device(), /*non_blocking=*/true);
+  if (!words_) words_.emplace(room);
+  const at::Tensor there = at::empty({std::ssize(words)}, positions_.options());
+  std::memcpy(words_->data(), words.data(), bytes);
+  kernels::copy_async(there.data_ptr(), words_->data(), bytes, ops::place_of(there.device()).stream);
+  return there;
+}
+
 at::Tensor PrefillHook::upload_decisions(int layer) {
   const std::int64_t n_keys = ahead_.n_slots + n_;
   const auto all = [&](const auto& of_head) {
     for (int i = 0; i < n_kv_heads_; ++i) of_head(i, heads_.head(layer, i));
   };
-  std::int64_t n_vacated = 0;
-  all([&](int, const HeadRetention& head) { n_vacated += std::ssize(head.vacated()); });
   const std::int64_t n_own = n_kv_heads_ * n_;
-  const bool is_cuda = positions_.is_cuda();
   // evict_at and slots of the chunk's tokens; cells of ahead_.evict_at that were vacated, and what they hold from now on
-  const at::Tensor words =
-      at::empty({2 * (n_own + n_vacated)}, at::TensorOptions().dtype(at::kInt).pinned_memory(is_cuda));
-  std::int32_t* next = words.data_ptr<std::int32_t>();
-  all([&](int, const HeadRetention& head) { next = std::ranges::copy(head.evict_at(), next).out; });
-  all([&](int, const HeadRetention& head) { next = std::ranges::copy(head.slots(), next).out; });
+  std::vector<std::int32_t> words;
+  const auto add = [&](const auto& of_head) { words.insert(words.end(), of_head.begin(), of_head.end()); };
+  all([&](int, const HeadRetention& head) { add(head.evict_at()); });
+  all([&](int, const HeadRetention& head) { add(head.slots()); });
   all([&](int i, const HeadRetention& head) {
     for (const HeadRetention::Vacated& gone : head.vacated())
-      *next++ = static_cast<std::int32_t>(i * n_keys + gone.slot);
+      words.push_back(static_cast<std::int32_t>(i * n_keys + gone.slot));
   });
+  const std::int64_t n_vacated = std::ssize(words) - 2 * n_own;
   all([&](int, const HeadRetention& head) {
-    for (const HeadRetention::Vacated& gone : head.vacated()) *next++ = gone.evict_at;
+    for (const HeadRetention::Vacated& gone : head.vacated()) words.push_back(gone.evict_at);
   });
-  const at::Tensor there = words.to(positions_.device(), /*non_blocking=*/true);
+  const at::Tensor there = upload(words);
   ahead_.evict_at.narrow(1, ahead_.n_slots, n_).copy_(there.narrow(0, 0, n_own).view({n_kv_heads_, n_}));
   if (n_vacated > 0) {
     ahead_.evict_at.view({-1}).index_copy_(0, there.narrow(0, 2 * n_own, n_vacated).to(at::kLong),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/decode/pinned_buffer.h"
 #include "engine/decode/prompt_heads.h"
 #include "engine/model/transformer.h"
 
@@ -45,6 +46,7 @@ class PrefillHook final : public AttentionHook {
   /// Uploads what the chunk has changed, into ahead_.evict_at; what it has not, the device knows. Returns the slots of the
   /// chunk's tokens, [n_kv_heads, n] int32.
   at::Tensor upload_decisions(int layer);
+  at::Tensor upload(const std::vector<std::int32_t>& words);
 
   PromptHeads& heads_;
   SequenceState& state_;
@@ -65,6 +67,7 @@ class PrefillHook final : public AttentionHook {
     std::optional<c10::Event> are_there;
   };
   Ahead ahead_;
+  std::optional<PinnedBuffer> scores_, words_;  // on CUDA: ahead_.scores; what upload() sends
 };
 
 }  // namespace kvscope::engine
