@@ -1,5 +1,7 @@
 #include "app/studies/capture/run_writer.h"
 
+#include <algorithm>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -45,8 +47,8 @@ void RunWriter::add(RunRecord run) {
   const std::int64_t bytes = bytes_of(run);
   changed_.wait(lock, [&] { return error_ || bytes_ == 0 || bytes_ + bytes <= kMostBytes; });
   throw_error();
+  queue_.push_back({bytes, prepare(std::move(run))});
   bytes_ += bytes;
-  queue_.push_back(std::move(run));
   changed_.notify_all();
 }
 
@@ -54,6 +56,17 @@ void RunWriter::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return error_ || !thread_.joinable() || (queue_.empty() && !is_busy_); });
   throw_error();
+}
+
+std::future<PreparedRun> RunWriter::prepare(RunRecord run) {
+  const auto shared = std::make_shared<RunRecord>(std::move(run));
+  const auto make = [shared] { return PreparedRun(std::move(*shared)); };
+  try {
+    if (queue_.size() < std::max(1u, std::thread::hardware_concurrency() / 2))
+      return std::async(std::launch::async, make);
+  } catch (const std::system_error&) {  // no thread for it
+  }
+  return std::async(std::launch::deferred, make);
 }
 
 int RunWriter::committed() const {
@@ -89,13 +102,13 @@ void RunWriter::write_group(std::unique_lock<std::mutex>& lock) {
   std::exception_ptr error;  // of one run; those before it are committed all the same
   for (bool more = true; more && !error; more = more && bytes < kMostBytes && seconds_since(start) < kLongestWait) {
     lock.lock();
-    const RunRecord run = std::move(queue_.front());
+    Waiting waiting = std::move(queue_.front());
     queue_.pop_front();
     more = !queue_.empty();
     lock.unlock();
-    bytes += bytes_of(run);
+    bytes += waiting.bytes;
     try {
-      writer_.append(run);
+      writer_.append(waiting.run.get());
     } catch (...) {
       error = std::current_exception();
     }

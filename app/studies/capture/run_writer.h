@@ -4,14 +4,16 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <future>
 #include <mutex>
 #include <thread>
 
+#include "engine/core/trace/prepared_run.h"
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {
 
-/// A TraceWriter on a separate thread. Runs that come faster than the disk confirms them are committed together: a commit begins
+/// A TraceWriter on a separate thread; others prepare the runs that wait. Runs that come faster than the disk confirms them are committed together: a commit begins
 /// when no run waits, and at the latest 0.5 s after the commit before or with 64 MB of runs. What waits is as much memory at
 /// most, or one run. Nothing else may use the writer until wait() has returned.
 class RunWriter {
@@ -32,11 +34,17 @@ class RunWriter {
   /// One commit, of what waits. The queue is not empty; the lock is held before and after.
   void write_group(std::unique_lock<std::mutex>& lock);
   void throw_error() const;
+  /// In a new thread while few runs wait, else in the thread that writes it.
+  std::future<PreparedRun> prepare(RunRecord run);
 
   TraceWriter& writer_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<RunRecord> queue_;
+  struct Waiting {
+    std::int64_t bytes;
+    std::future<PreparedRun> run;
+  };
+  std::deque<Waiting> queue_;
   std::int64_t bytes_ = 0;  // of runs that are not committed, about
   int committed_;
   bool stop_ = false, is_busy_ = false;

@@ -14,6 +14,8 @@
 
 namespace kvscope::trace {
 
+struct DerivedColumns;
+
 struct RunBlock {
   int run = 0;             // its number in the file
   int version = kVersion;  // of the file: the columns of newer datasets are empty
@@ -56,6 +58,8 @@ std::uint64_t checksum(const RunBlock& block, const ModelInfo& model);
 /// the file's start. Throws Error (internal) if the record does not hang together (a row longer than the run, another
 /// model's shape).
 RunBlock encode_run(const RunRecord& run, const Extents& filled, int number);
+/// The same with what derive() gave of this run.
+RunBlock encode_run(const RunRecord& run, const DerivedColumns& derived, const Extents& filled, int number);
 
 /// The inverse. The columns may come from anywhere: every size, span, index and mark is checked, and the checksum.
 /// `file` names the source in Errors. `model` gives the shape.

@@ -99,28 +99,31 @@ class DerivedCheck {
 
 }  // namespace
 
-void encode_derived(RunBlock& block, const RunRecord& run) {
-  const RetentionGeometry geometry = derived_geometry(run);
-  const std::vector<float> density = derived_density(run, geometry);
-  std::vector<float> recall(density.size(), kNaN);
-  std::vector<float> mass_recall = recall, chance = recall, mass_kept = recall;
-  std::vector<std::uint8_t> verdicts(block.slice.count[Axis::token] * density.size(), kNotJudged);
-  if (has_geometry(geometry) && has_lifetimes(run)) {
-    const Oracle oracle(run);
-    const auto of = [&](Metric metric) { return head_metric(oracle, run, metric, run.queries() - 1).values; };
-    recall = of(Metric::recall);
-    mass_recall = of(Metric::mass_recall);
-    chance = of(Metric::chance);
-    mass_kept = of(Metric::mass_kept);
-    verdicts = verdict_column(run);
-  }
-  visit_geometry(geometry, [&](Dataset id, auto value) { block.set(id, value); });
-  block.set<float>(Dataset::density, density);
-  block.set<float>(Dataset::recall, recall);
-  block.set<float>(Dataset::mass_recall, mass_recall);
-  block.set<float>(Dataset::chance, chance);
-  block.set<float>(Dataset::mass_kept, mass_kept);
-  block.set<std::uint8_t>(Dataset::eviction_verdict, verdicts);
+DerivedColumns derive(const RunRecord& run) {
+  DerivedColumns derived{.geometry = derived_geometry(run)};
+  derived.density = derived_density(run, derived.geometry);
+  const std::size_t n_heads = derived.density.size();
+  derived.recall = derived.mass_recall = derived.chance = derived.mass_kept = std::vector<float>(n_heads, kNaN);
+  derived.verdicts.assign(run.ids.size() * n_heads, kNotJudged);
+  if (!has_geometry(derived.geometry) || !has_lifetimes(run)) return derived;
+  const Oracle oracle(run);
+  const auto of = [&](Metric metric) { return head_metric(oracle, run, metric, run.queries() - 1).values; };
+  derived.recall = of(Metric::recall);
+  derived.mass_recall = of(Metric::mass_recall);
+  derived.chance = of(Metric::chance);
+  derived.mass_kept = of(Metric::mass_kept);
+  derived.verdicts = verdict_column(run);
+  return derived;
+}
+
+void encode_derived(RunBlock& block, const DerivedColumns& derived) {
+  visit_geometry(derived.geometry, [&](Dataset id, auto value) { block.set(id, value); });
+  block.set<float>(Dataset::density, derived.density);
+  block.set<float>(Dataset::recall, derived.recall);
+  block.set<float>(Dataset::mass_recall, derived.mass_recall);
+  block.set<float>(Dataset::chance, derived.chance);
+  block.set<float>(Dataset::mass_kept, derived.mass_kept);
+  block.set<std::uint8_t>(Dataset::eviction_verdict, derived.verdicts);
 }
 
 void check_derived(const RunBlock& block, const RunRecord& run, const std::string& file) {

@@ -131,6 +131,10 @@ void encode_output_error(RunBlock& block, const OutputError& measured) {
 }  // namespace
 
 RunBlock encode_run(const RunRecord& run, const Extents& filled, int number) {
+  return encode_run(run, derive(run), filled, number);
+}
+
+RunBlock encode_run(const RunRecord& run, const DerivedColumns& derived, const Extents& filled, int number) {
   RunBlock block;
   block.run = number;
   block.slice.begin = filled;
@@ -160,7 +164,7 @@ RunBlock encode_run(const RunRecord& run, const Extents& filled, int number) {
   encode_output_error(block, run.output_error);
   visit_contest_columns([&](Dataset id, auto member) { encode_column(block, run.contests, id, member); });
   encode_reads(block, run.reads, filled[Axis::page]);
-  encode_derived(block, run);
+  encode_derived(block, derived);
   for (const auto& [span, axis] : kAxisSpans)
     block.set<std::int64_t>(span, std::array<std::int64_t, 2>{filled[axis], filled[axis] + count[axis]});
   block.set(Dataset::checksum, checksum(block, run.model));

@@ -31,6 +31,8 @@ struct CaptureInfo {
   bool operator==(const CaptureInfo&) const = default;
 };
 
+class PreparedRun;
+
 /// Writes many runs into one file that survives kill -9 at any moment: after each add() the run is committed, and a
 /// killed file opens in stock h5py with every committed run. finish() repacks (chunked, shuffle + deflate, NeXus
 /// attributes) to a temporary name, syncs and renames.
@@ -59,6 +61,7 @@ class TraceWriter {
   void add(const RunRecord& run);
   /// A run that is committed with the next ones: by commit(), add() or finish(). A kill before that loses it and no other.
   void append(const RunRecord& run);
+  void append(const PreparedRun& prepared);
   void commit();
   int committed() const;
   void finish();

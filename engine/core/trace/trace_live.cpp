@@ -187,7 +187,7 @@ void LiveTrace::renew(Resumed resumed) {
   resumed.valid.trace = OpenTrace{};
   TraceReader reader("", path_);
   create(true, nullptr);
-  for (int run = 0; run < n_runs; ++run) append(reader.load(run));
+  for (int run = 0; run < n_runs; ++run) append(PreparedRun(reader.load(run)));
   commit();
 }
 
@@ -196,7 +196,8 @@ LiveTrace::~LiveTrace() {
   if (broken_) trace_.leak();
 }
 
-void LiveTrace::append(const RunRecord& run) {
+void LiveTrace::append(const PreparedRun& prepared) {
+  const RunRecord& run = prepared.run();
   hdf5_start();
   const std::string file = path_.string();
   if (broken_)
@@ -209,8 +210,7 @@ void LiveTrace::append(const RunRecord& run) {
                  .file = file,
                  .found = "a run of model " + run.model.name,
                  .expected = "one model per trace: " + heading_.model.name});
-  const RunBlock block = encode_run(run, filled_, written_);
-  decode_run(block, heading_.model, file);  // what could not be read back is not written
+  const RunBlock block = encode_run(run, prepared.derived(), filled_, written_);
   check_capacity(block);
   make_room(block);
   try {

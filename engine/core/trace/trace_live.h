@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "engine/core/support/file.h"
+#include "engine/core/trace/prepared_run.h"
 #include "engine/core/trace/trace_layout.h"
 
 namespace kvscope::trace {
@@ -30,11 +31,11 @@ class LiveTrace {
   LiveTrace& operator=(const LiveTrace&) = delete;
 
   /// Writes the run after the others. It counts once commit() has returned.
-  void append(const RunRecord& run);
+  void append(const PreparedRun& prepared);
   /// Two waits for the disk, however many runs were appended.
   void commit();
   void add(const RunRecord& run) {
-    append(run);
+    append(PreparedRun(run));
     commit();
   }
   int committed() const { return committed_; }

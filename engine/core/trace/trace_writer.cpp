@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include "engine/core/support/error.h"
+#include "engine/core/trace/prepared_run.h"
 #include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_live.h"
 
@@ -33,10 +34,12 @@ void TraceWriter::add(const RunRecord& run) {
   commit();
 }
 
-void TraceWriter::append(const RunRecord& run) {
+void TraceWriter::append(const RunRecord& run) { append(PreparedRun(run)); }
+
+void TraceWriter::append(const PreparedRun& prepared) {
   if (impl_->finished)
     throw Error({.code = ExitCode::internal, .file = impl_->live.path().string(), .found = "a run after finish()"});
-  impl_->live.append(run);
+  impl_->live.append(prepared);
 }
 
 void TraceWriter::commit() { impl_->live.commit(); }
