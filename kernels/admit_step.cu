@@ -8,19 +8,24 @@
 #include "kernels/cuda/rows.cuh"
 #include "kernels/rule/score_ring.h"
 
-// One block a row and KV head does everything between the QKV product and attention, or a cluster where it runs the scorer
-// too. A launch for each part would cost more than the parts: 2 us each, six of them, in each of 36 layers.
+// One block a row and KV head does everything between the QKV product and attention. A launch for each part would cost more
+// than the parts: 2 us each, six of them, in each of 36 layers. Where it runs the scorer too it is a cluster of blocks, for
+// several rows of a head at once: they share the scorer's weights, and each has a block of the cluster for what is its own.
 
 namespace kvscope::kernels {
 namespace {
 
 constexpr int kClusterBlocks = 8;  // of a KV head with the scorer
+constexpr int kMostRows = 4;       // of a cluster
 
 /// Threads of a block of a kernel with kScorerBlocks blocks a KV head for the scorer, 0: no scorer.
 template <int kScorerBlocks>
-constexpr int kThreadsOf = kScorerBlocks == 0   ? 256
-                           : kScorerBlocks == 1 ? 1024
-                                                : 512;
+constexpr int kThreadsOf = kScorerBlocks == 1 ? 1024 : 256;
+
+/// Blocks that a multiprocessor should have room for. With 3, the scorer's of 16 rows and 8 KV heads all run at once. On an H200
+/// such a step takes 24.5 us with 2 (more registers), 18.3 with 3, 21.6 with 4 (fewer).
+template <int kScorerBlocks>
+constexpr int kLeastBlocks = kScorerBlocks > 1 ? 3 : 1;
 
 /// row[channel] = 0, by one warp; nothing for channel -1.
 __device__ inline void clear_channel(float* row, int channel) {
@@ -29,73 +34,114 @@ __device__ inline void clear_channel(float* row, int channel) {
   __syncwarp();
 }
 
-template <typename T, int kHeadDim, int kScorerBlocks, int kRows>
-__global__ void __launch_bounds__(kThreadsOf<kScorerBlocks>, 1)
-    admit_step_kernel(const __grid_constant__ RowArgs<AdmitStepArgs, kRows> rows_of_launch) {
-  const AdmitStepArgs& args = rows_of_launch.of(blockIdx.y);
+/// A head of q, which goes to where it belongs, or of k to `buffer`, normed and rotated, by one warp.
+template <typename T, typename Shape>
+__device__ void admit_normed(const AdmitStepArgs& args, int head_of_qkv, int zero, float* buffer) {
+  const bool is_key = head_of_qkv >= args.n_heads;
+  const long long at = static_cast<long long>(head_of_qkv) * Shape::kHeadDim;
+  norm_row<T, Shape::kHeadDim>(static_cast<const T*>(args.qkv) + at,
+                               static_cast<const T*>(is_key ? args.k_norm : args.q_norm), args.eps, buffer);
+  clear_channel(buffer, zero);
+  rotate_row<T, Shape::kHeadDim>(buffer, args.inv_freq, static_cast<float>(*args.position), args.attention_scaling);
+  clear_channel(buffer, zero);
+  for (int d = threadIdx.x % 32; d < Shape::kHeadDim && !is_key; d += 32)
+    static_cast<T*>(args.q)[at + d] = from_float<T>(buffer[d]);
+  __syncwarp();
+}
+
+/// k and v of all rows to shared.x, q of the block's own row to where it belongs, and what the scorer keeps of a row.
+template <typename T, typename Shape, bool kHasScorer>
+__device__ void admit_qkv(const AdmitPlace& at, MlstmShared<Shape>& shared) {
+  constexpr int kWarps = Shape::kThreads / 32;
+  __shared__ float rows[kWarps][Shape::kHeadDim];
+  const int group = at.own().n_heads / at.own().cache.n_kv_heads, n_jobs = 2 * at.n_rows + (at.has_own() ? group : 0);
+  for (int warp = threadIdx.x / 32, job = warp; job < n_jobs; job += kWarps) {
+    const int i = job - 2 * at.n_rows, row = job % at.n_rows;
+    const AdmitStepArgs& args = i < 0 ? at.rows[row] : at.own();
+    if (i >= 0) {
+      admit_normed<T, Shape>(args, at.head * group + i, i == 0 ? args.zero_channel : -1, rows[warp]);
+    } else if (job >= at.n_rows) {
+      admit_normed<T, Shape>(args, args.n_heads + at.head, -1, shared.x[row]);
+    } else {
+      const T* value = static_cast<const T*>(args.qkv) +
+                       static_cast<long long>(args.n_heads + args.cache.n_kv_heads + at.head) * Shape::kHeadDim;
+#pragma unroll
+      for (int d = threadIdx.x % 32; d < Shape::kHeadDim; d += 32)
+        shared.x[row][Shape::kHeadDim + d] = to_float(value[d]);
+      if constexpr (kHasScorer) mlstm_recall(at, row, shared);
+    }
+  }
+}
+
+/// Asks for what no kernel writes.
+template <typename T, int kHeadDim>
+__device__ void prefetch_constants(const AdmitStepArgs& args) {
+  const int at = threadIdx.x * 128;
+  if (at < kHeadDim / 2 * 4) prefetch_to_l2(reinterpret_cast<const char*>(args.inv_freq) + at);
+  if (args.q_norm == nullptr || args.k_norm == nullptr || at >= kHeadDim * static_cast<int>(sizeof(T))) return;
+  prefetch_to_l2(static_cast<const char*>(args.q_norm) + at);
+  prefetch_to_l2(static_cast<const char*>(args.k_norm) + at);
+}
+
+template <typename T, int kHeadDim, int kScorerBlocks, int kRowsOfCluster, int kRows>
+__global__ void __launch_bounds__(kThreadsOf<kScorerBlocks>, kLeastBlocks<kScorerBlocks>)
+    admit_step_kernel(const __grid_constant__ RowArgs<AdmitStepArgs, kRows> rows_of_launch, int n_rows) {
   constexpr bool kHasScorer = kScorerBlocks > 0;
-  constexpr int kBlocks = kHasScorer ? kScorerBlocks : 1;
-  constexpr int kThreads = kThreadsOf<kScorerBlocks>, kWarps = kThreads / 32;
-  __shared__ float rows[kWarps][kHeadDim];
-  __shared__ MlstmShared<kHeadDim, kThreads, kBlocks> scorer;
-  __shared__ Scan of_warp[kWarps];
+  constexpr int kBlocks = kHasScorer ? kScorerBlocks : 1, kThreads = kThreadsOf<kScorerBlocks>;
+  using Shape = MlstmShape<kHeadDim, kThreads, kBlocks, kRowsOfCluster>;
+  extern __shared__ float4 shared_memory[];
+  auto& shared = *reinterpret_cast<MlstmShared<Shape>*>(shared_memory);
+  __shared__ Scan of_warp[kThreads / 32];
   __shared__ std::int32_t shared_slot;
-  const int head = blockIdx.x / kBlocks, rank = blockIdx.x % kBlocks;
-  const int group = args.n_heads / args.cache.n_kv_heads;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int first = blockIdx.y * kRowsOfCluster, head = blockIdx.x / kBlocks;
+  const AdmitPlace at = {&rows_of_launch.of(first), min(n_rows - first, kRowsOfCluster), head,
+                         static_cast<int>(blockIdx.x % kBlocks)};
+  const AdmitStepArgs& args = at.own();
+  MlstmHeld<Shape> held;
 
   let_next_start();
-  if constexpr (kHasScorer) Meeting(kBlocks).arrive();
-  if constexpr (kHasScorer) prefetch_mlstm<kHeadDim, kThreads, kBlocks>(args.scorer, head, rank);
+  if constexpr (kHasScorer) {
+    Meeting(kBlocks).arrive();
+    held.begin(at);
+  }
+  if (at.has_own()) prefetch_slots<kThreads>(args.cache, head);
+  prefetch_constants<T, kHeadDim>(args);
   wait_for_previous();
 
-  const std::int32_t position = *args.position;
-  const auto* qkv = static_cast<const T*>(args.qkv);
-  // The group's queries, then the key; of these the scorer's other blocks need the key alone.
-  for (int i = rank == 0 ? warp : warp + group; i <= group; i += kWarps) {
-    const bool is_key = i == group;
-    const int row = is_key ? args.n_heads + head : head * group + i;
-    norm_row<T, kHeadDim>(qkv + static_cast<long long>(row) * kHeadDim,
-                          static_cast<const T*>(is_key ? args.k_norm : args.q_norm), args.eps, rows[warp]);
-    const int zero = i == 0 && !is_key ? args.zero_channel : -1;
-    clear_channel(rows[warp], zero);
-    rotate_row<T, kHeadDim>(rows[warp], args.inv_freq, static_cast<float>(position), args.attention_scaling);
-    clear_channel(rows[warp], zero);
-    for (int d = lane; d < kHeadDim; d += 32) {
-      if (is_key) {
-        scorer.x[d] = rows[warp][d];
-      } else {
-        static_cast<T*>(args.q)[static_cast<long long>(row) * kHeadDim + d] = from_float<T>(rows[warp][d]);
-      }
-    }
-    __syncwarp();
-  }
-  const T* value = qkv + static_cast<long long>(args.n_heads + args.cache.n_kv_heads + head) * kHeadDim;
-  if (threadIdx.x < kHeadDim) scorer.x[kHeadDim + threadIdx.x] = to_float(value[threadIdx.x]);
+  const std::int32_t position = *args.position, n_slots = args.cache.n_slots[head];
+  admit_qkv<T, Shape, kHasScorer>(at, shared);
   __syncthreads();
-
+  if constexpr (kHasScorer) mlstm_project(at, held, shared);
+  // The search needs no score: it fills the time in which the cluster meets, and so does what follows it.
+  HeadContest contest = contest_of(args.policy, head, position, 0);
+  if (at.has_own()) search_slots<kThreads>(args.cache, contest, head, n_slots, of_warp);
   float score = args.score && !kHasScorer ? args.score[head] : 0.0f;
   if constexpr (kHasScorer) {
-    score = mlstm_score<kHeadDim, kThreads, kBlocks>(args.scorer, head, rank, position, scorer);
-    if (rank != 0) return;
-    if (threadIdx.x == 0 && args.score) args.score[head] = score;
+    mlstm_absorb(at, held, shared);
+  } else {
+    __syncthreads();
   }
-  if (args.score_ring && threadIdx.x == 0) {  // the one that decides
-    float* ring = args.score_ring + static_cast<long long>(head) * (args.policy.window + 1);
-    score = through_ring(ring, args.policy.window, args.score_delay, position, score);
-  }
-  const HeadContest contest = contest_of(args.policy, head, position, score);
-  const RetainDecision decision = retain<kThreads>(args.cache, contest, head, of_warp);
-  if (threadIdx.x == 0) {
+  const Scan scan = threadIdx.x == 0 && at.has_own() ? merged<kThreads>(of_warp) : nothing_found();
+  if constexpr (kHasScorer) score = mlstm_score(at, held, shared);
+  if (!at.has_own()) return;
+
+  if (threadIdx.x == 0) {  // the one that decides
+    if (kHasScorer && args.score) args.score[head] = score;
+    contest.score = score;
+    if (args.score_ring) {
+      float* ring = args.score_ring + static_cast<long long>(head) * (args.policy.window + 1);
+      contest.score = through_ring(ring, args.policy.window, args.score_delay, position, score);
+    }
+    const RetainDecision decision = decide_found(args.cache, contest, head, scan, n_slots);
     args.decision[head] = decision;
     shared_slot = decision.slot;
     args.cache.slot_position[slot_row(args.cache, head) + decision.slot] = position;
   }
   __syncthreads();
   if (threadIdx.x >= kHeadDim) return;
-  const long long at = slot_offset(args.cache, head, shared_slot) + threadIdx.x;
-  static_cast<T*>(args.cache.k_pool)[at] = from_float<T>(scorer.x[threadIdx.x]);
-  static_cast<T*>(args.cache.v_pool)[at] = value[threadIdx.x];
+  const long long slot = slot_offset(args.cache, head, shared_slot) + threadIdx.x;
+  static_cast<T*>(args.cache.k_pool)[slot] = from_float<T>(shared.x[at.rank][threadIdx.x]);
+  static_cast<T*>(args.cache.v_pool)[slot] = from_float<T>(shared.x[at.rank][kHeadDim + threadIdx.x]);
 }
 
 /// Blocks of a KV head for the scorer.
@@ -104,17 +150,35 @@ int scorer_blocks(const AdmitStepArgs& args) {
   return device_traits().has_dependent_launch ? kClusterBlocks : 1;
 }
 
+/// A launch of n rows, of which a cluster has kRowsOfCluster.
+template <typename T, int kHeadDim, int kScorerBlocks, int kRowsOfCluster, int kRows>
+void launch(const RowArgs<AdmitStepArgs, kRows>& rows, int n, Stream stream) {
+  constexpr int kBlocks = kScorerBlocks > 0 ? kScorerBlocks : 1, kThreads = kThreadsOf<kScorerBlocks>;
+  const auto kernel = admit_step_kernel<T, kHeadDim, kScorerBlocks, kRowsOfCluster, kRows>;
+  const std::size_t shared = sizeof(MlstmShared<MlstmShape<kHeadDim, kThreads, kBlocks, kRowsOfCluster>>);
+  const dim3 grid(rows.row[0].cache.n_kv_heads, (n + kRowsOfCluster - 1) / kRowsOfCluster);
+  if constexpr (kBlocks == 1) {
+    launch_dependent(kernel, grid, kThreads, shared, stream, rows, n);
+  } else {
+    launch_dependent_clusters(kernel, grid, kBlocks, kThreads, shared, stream, rows, n);
+  }
+}
+
 template <typename T, int kHeadDim, int kRows>
-void launch(const RowArgs<AdmitStepArgs, kRows>& rows, unsigned n, Stream stream) {
-  const dim3 grid(rows.row[0].cache.n_kv_heads, n);
-  switch (scorer_blocks(rows.row[0])) {
-    case 0:
-      return launch_dependent(admit_step_kernel<T, kHeadDim, 0, kRows>, grid, kThreadsOf<0>, 0, stream, rows);
-    case 1:
-      return launch_dependent(admit_step_kernel<T, kHeadDim, 1, kRows>, grid, kThreadsOf<1>, 0, stream, rows);
-    default:
-      launch_dependent_clusters(admit_step_kernel<T, kHeadDim, kClusterBlocks, kRows>, grid, kClusterBlocks,
-                                kThreadsOf<kClusterBlocks>, 0, stream, rows);
+void launch(const RowArgs<AdmitStepArgs, kRows>& rows, int n, Stream stream) {
+  const int n_blocks = scorer_blocks(rows.row[0]);
+  if (n_blocks == 0) return launch<T, kHeadDim, 0, 1>(rows, n, stream);
+  if (n_blocks == 1) return launch<T, kHeadDim, 1, 1>(rows, n, stream);
+  if constexpr (kRows == 1) {
+    launch<T, kHeadDim, kClusterBlocks, 1>(rows, n, stream);
+  } else {
+    // Fewer rows of a cluster end sooner, as long as all clusters run at once.
+    const int of_two = rows.row[0].cache.n_kv_heads * ((n + 1) / 2) * kClusterBlocks;
+    if (of_two <= 2 * device_traits().n_multiprocessors) {
+      launch<T, kHeadDim, kClusterBlocks, 2>(rows, n, stream);
+    } else {
+      launch<T, kHeadDim, kClusterBlocks, kMostRows>(rows, n, stream);
+    }
   }
 }
 
@@ -123,8 +187,10 @@ void launch(const RowArgs<AdmitStepArgs, kRows>& rows, unsigned n, Stream stream
 void cuda::admit_step(std::span<const AdmitStepArgs> rows, Stream stream) {
   dispatch_dtype(rows.front().cache.dtype, [&]<typename T>() {
     dispatch_head_dim("admit_step", rows.front().cache.head_dim, [&]<int kHeadDim>() {
-      launch_rows(rows, scorer_blocks,
-                  [&](const auto& launched, unsigned n) { launch<T, kHeadDim>(launched, n, stream); });
+      // Rows of one launch share the scorer's weights.
+      launch_rows(
+          rows, [](const AdmitStepArgs& row) { return row.scorer.project; },
+          [&](const auto& launched, int n) { launch<T, kHeadDim>(launched, n, stream); });
     });
   });
 }

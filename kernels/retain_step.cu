@@ -12,8 +12,11 @@ __global__ void retain_step_kernel(RetainStepArgs args) {
   __shared__ Scan of_warp[kThreads / 32];
   const int head = blockIdx.x;
   const HeadContest contest = contest_of(args.policy, head, args.position, args.score ? args.score[head] : 0.0f);
-  const RetainDecision decision = retain<kThreads>(args.cache, contest, head, of_warp);
+  const std::int32_t n_slots = args.cache.n_slots[head];
+  search_slots<kThreads>(args.cache, contest, head, n_slots, of_warp);
+  __syncthreads();
   if (threadIdx.x != 0) return;
+  const RetainDecision decision = decide_found(args.cache, contest, head, merged<kThreads>(of_warp), n_slots);
   args.decision[head] = decision;
   args.slot[head] = decision.slot;
 }

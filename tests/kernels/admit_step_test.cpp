@@ -69,6 +69,7 @@ struct Result {
   std::vector<float> score;              // [kSteps, kHeads]
   std::vector<RetainDecision> decision;  // [kSteps, kHeads]
   std::vector<std::int32_t> n_slots, slot_position;
+  std::vector<float> memory;  // of a scorer, as the last step left it: c, z, m
 };
 
 HostCache empty(const Problem& p, DType dtype) {
@@ -167,20 +168,40 @@ struct Row {
     result.decision = memory.get(args.decision);
     result.n_slots = memory.get(args.cache.n_slots);
     result.slot_position = memory.get(args.cache.slot_position);
+    if (!p.has_scorer) return;
+    for (const float* part : {args.scorer.c, args.scorer.z, args.scorer.m}) {
+      const std::vector<float> numbers = memory.get(part);
+      result.memory.insert(result.memory.end(), numbers.begin(), numbers.end());
+    }
   }
 };
 
-/// Steps of all problems together. `dtype` may be f32 for bf16 problems: the same numbers, nothing rounded.
-std::vector<Result> run_rows(Backend backend, const std::vector<Problem>& problems, DType dtype) {
+/// Steps of all problems together, of which problem i comes in at step joins[i]; all at the first step if `joins` is empty.
+/// `dtype` may be f32 for bf16 problems: the same numbers, nothing rounded. Equal weights of a scorer lie in one place, as
+/// those of sequences of one model do.
+std::vector<Result> run_rows(Backend backend, const std::vector<Problem>& problems, DType dtype,
+                             const std::vector<int>& joins = {}) {
   Memory memory(backend);
   std::vector<Row> rows;
   rows.reserve(problems.size());
-  for (const Problem& p : problems) rows.emplace_back(p, dtype, memory);
-  for (int t = 0; t < kSteps; ++t) {
+  for (const Problem& p : problems) {
+    rows.emplace_back(p, dtype, memory);
+    const auto same = std::find_if(rows.begin(), rows.end(),
+                                   [&](const Row& row) { return row.p.has_scorer && row.p.weight == p.weight; });
+    if (p.has_scorer) rows.back().args.scorer.project = same->args.scorer.project;
+  }
+  const int last = joins.empty() ? 0 : *std::max_element(joins.begin(), joins.end());
+  for (int t = 0; t < kSteps + last; ++t) {
     std::vector<AdmitStepArgs> step;
-    for (const Row& row : rows) step.push_back(row.at_step(t));
+    std::vector<std::pair<Row*, int>> present;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const int own = joins.empty() ? t : t - joins[i];
+      if (own < 0 || own >= kSteps) continue;
+      present.push_back({&rows[i], own});
+      step.push_back(rows[i].at_step(own));
+    }
     admit_step(step, {backend});
-    for (Row& row : rows) row.note_step(t, memory);
+    for (const auto& [row, own] : present) row->note_step(own, memory);
   }
   std::vector<Result> results;
   for (Row& row : rows) {
@@ -197,6 +218,17 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
+void check_same(const Result& a, const Result& b) {
+  CHECK(same_bits(a.q, b.q));
+  CHECK(same_bits(a.k, b.k));
+  CHECK(same_bits(a.v, b.v));
+  CHECK(same_bits(a.score, b.score));
+  CHECK(same_bits(a.decision, b.decision));
+  CHECK(same_bits(a.memory, b.memory));
+  CHECK(a.n_slots == b.n_slots);
+  CHECK(a.slot_position == b.slot_position);
+}
+
 /// Policies of every rule, with and without a scorer of their own, beside one another.
 void check_rows(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
@@ -208,17 +240,41 @@ void check_rows(Backend backend) {
       problems.push_back(filled(p));
     }
   }
+  for (float& weight : problems.back().weight) weight = -weight;  // another model's
   const std::vector<Result> together = run_rows(backend, problems, dtype);
   for (std::size_t row = 0; row < problems.size(); ++row) {
     CAPTURE(row, static_cast<int>(dtype));
-    const Result alone = run(backend, problems[row], dtype);
-    CHECK(same_bits(together[row].q, alone.q));
-    CHECK(same_bits(together[row].k, alone.k));
-    CHECK(same_bits(together[row].v, alone.v));
-    CHECK(same_bits(together[row].score, alone.score));
-    CHECK(same_bits(together[row].decision, alone.decision));
-    CHECK(together[row].n_slots == alone.n_slots);
-    CHECK(together[row].slot_position == alone.slot_position);
+    check_same(together[row], run(backend, problems[row], dtype));
+  }
+}
+
+/// Sequences of one model with a scorer: different tokens, some that wait for their score and some that do not, and each comes
+/// in at another step, so that positions differ and a launch has fewer rows at the start and at the end.
+void check_batches(Backend backend, const std::vector<int>& sizes) {
+  Problem p = {.head_dim = GENERATE(64, 80, 128), .has_scorer = true};
+  p.dtype = p.head_dim == 80 ? DType::f32 : DType::bf16;
+  std::vector<Problem> kinds;
+  for (int kind = 0; kind < 6; ++kind) {
+    p.has_ring = kind % 3 != 0;
+    p.delay = kind % 3 == 1 ? 0 : 5;
+    p.guarded = kind % 2 == 1;
+    kinds.push_back(filled(p));
+    for (float& x : kinds.back().qkv) x *= static_cast<float>(1 << kind) / 4;  // exact in any dtype
+  }
+  std::vector<Result> alone;
+  for (const Problem& kind : kinds) alone.push_back(run(backend, kind, p.dtype));
+  for (const int size : sizes) {
+    std::vector<Problem> problems;
+    std::vector<int> joins;
+    for (int i = 0; i < size; ++i) {
+      problems.push_back(kinds[i % kinds.size()]);
+      joins.push_back(i * 5 % 7);
+    }
+    const std::vector<Result> together = run_rows(backend, problems, p.dtype, joins);
+    for (int row = 0; row < size; ++row) {
+      CAPTURE(size, row, p.head_dim);
+      check_same(together[row], alone[row % kinds.size()]);
+    }
   }
 }
 
@@ -659,4 +715,15 @@ TEST_CASE("admit_step: a row gives the same bits alone or among others", "[kerne
 TEST_CASE("admit_step: on CUDA a row gives the same bits alone or among others", "[kernels][admit_step][cuda]") {
   if (skip_without_device()) return;
   check_rows(Backend::cuda);
+}
+
+TEST_CASE("admit_step: sequences of one model come in and leave, and none changes a bit of another",
+          "[kernels][admit_step]") {
+  check_batches(GENERATE(Backend::reference, Backend::cpu), {2, 9});
+}
+
+TEST_CASE("admit_step: on CUDA sequences of one model come in and leave, and none changes a bit of another",
+          "[kernels][admit_step][cuda]") {
+  if (skip_without_device()) return;
+  check_batches(Backend::cuda, {1, 2, 3, 5, 16, 17, 32, 35});
 }
