@@ -230,7 +230,7 @@ __global__ void merge_splits_kernel(const __grid_constant__ RowArgs<SplitParams,
 mma_split::Params mma_params(const DecodeAttentionArgs& args) {
   mma_split::Params p = {.args = args};
   p.group_size = args.n_heads / args.cache.n_kv_heads;
-  p.n_parts = (p.group_size + mma_split::kHeads - 1) / mma_split::kHeads;
+  p.n_parts = (p.group_size + mma_split::kMostHeads - 1) / mma_split::kMostHeads;
   const int n_rows = args.cache.n_kv_heads * p.n_parts;
   // Two blocks a multiprocessor have 200 kB on their way; more of them would only be more to add up.
   const int wanted = (2 * device_traits().n_multiprocessors + n_rows - 1) / n_rows;
@@ -278,8 +278,14 @@ void launch_mma(std::span<const DecodeAttentionArgs> rows, Stream stream) {
   launch_all(rows, mma_params,
              [&]<int kHeadDim, int kRows, class Scores>(const RowArgs<mma_split::Params, kRows>& launched, unsigned n,
                                                         const Scores& scores) {
-               launch_dependent(mma_split::decode_split_mma_kernel<kHeadDim, Scores, kRows>, grid_of(launched, n),
-                                mma_split::kThreads, sizeof(mma_split::Shared<kHeadDim>), stream, launched, scores);
+               const auto launch = [&]<int kEights>() {
+                 const unsigned room = mma_split::kBlocksAtOnce<kHeadDim, kEights> * device_traits().n_multiprocessors;
+                 const dim3 parts = grid_of(launched, n);
+                 launch_dependent(mma_split::decode_split_mma_kernel<kHeadDim, kEights, Scores, kRows>,
+                                  kRows > 1 ? mma_split::grid_of_pieces(parts, room) : parts, mma_split::kThreads,
+                                  sizeof(mma_split::Shared<kHeadDim>), stream, launched, static_cast<int>(n), scores);
+               };
+               launched.row[0].group_size > 8 ? launch.template operator()<2>() : launch.template operator()<1>();
              });
 }
 

@@ -1,12 +1,17 @@
 #pragma once
-// Split attention of one query token over bfloat16 slots on tensor cores. The query heads of a KV head are the 16 rows
-// of an mma (a group of four leaves twelve idle: the memory is what counts, and a key is read once for all of them).
+// Split attention of one query token over bfloat16 slots on tensor cores. The query heads of a KV head are eight or
+// sixteen columns of an mma (a group of four leaves half of them idle), its rows are keys, and then features: a key is read
+// once for all heads of the group.
 //
 // A warp takes pages of 16 slots, three of them on their way at a time; nothing but its own lanes has to meet. What the
-// four warps found is added up in shared memory, what the blocks found by the last of them to finish, in a fixed order.
+// four warps found in a part of the tiles (decode_walk.cuh) is added up in shared memory, what was found in the parts of a
+// head by the last block to finish one, in a fixed order. Measured on an H200, Qwen3-8B shapes, us a layer, with mma rows
+// for 16 heads and a block for each part before: 1 sequence of 2,048 tokens 8.2, now 7.3; 16 of them 64.9, now 44.3; 32 of
+// 1,024 tokens 65.9, now 44.8; 16 of 2,000 to 14,000 tokens a head 176.7, now 145.0.
 
-#include "kernels/cuda/copy_async.cuh"
 #include "kernels/cuda/decode_split.h"
+#include "kernels/cuda/decode_tiles.cuh"
+#include "kernels/cuda/decode_walk.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -30,211 +35,182 @@ __device__ inline void write_result(const DecodeAttentionArgs& args, int head, i
 
 namespace mma_split {
 
-constexpr int kThreads = 128;
-constexpr int kWarps = kThreads / 32;
-constexpr int kSlots = 16;  // of a tile: one page
-constexpr int kHeads = 16;  // query heads of a block
-constexpr int kStages = 3;
-// Of a block, unless it alone has a head: two a warp. Measured on an H200, Qwen3-8B shapes, ms per step of 1 and of 16
-// sequences of 2,048 tokens: 4 tiles 4.468, 9.553; 8 tiles 4.462, 8.701; 16 tiles 4.513, 8.355; 32 tiles 4.654, 8.333.
-constexpr int kLeastTiles = 8;
-
-struct Params {
-  DecodeAttentionArgs args;
-  unsigned* counter;  // [n_kv_heads * n_parts], zero between calls
-  float* partial;     // [n_heads, n_splits, head_dim]: weighted sums
-  float* softmax;     // [n_heads, n_splits, 2]: m (base 2), l
-  int group_size;
-  int n_parts;
-  int n_splits;  // at most; gridDim.x is that of the row with the most
-};
-
-template <int kHeadDim>
-struct Shared {
-  static constexpr int kStride = kHeadDim + 8;  // 16 bytes of padding: neighbouring rows fall into different banks
-  __nv_bfloat16 tile[kWarps][kStages][2][kSlots][kStride];  // keys, values
-  unsigned taken[kWarps][kStages];                          // bit s: slot s of the tile holds a token
-};
-/// The warps' results lie where the tiles were.
-template <int kHeadDim>
-struct Results {
-  float o[kWarps][kHeads][kHeadDim];
-  SoftmaxState state[kWarps][kHeads];
-};
-
-/// Where a tile is and who is in it; looked up one tile ahead, since the loads depend on it.
-struct Tile {
-  std::int32_t page;
-  std::int32_t position;  // of slot lane % 16; -1: free or past the end
-};
-
-__device__ inline Tile look_up(const SlotCacheView& cache, int kv_head, int n_slots, int tile) {
+/// The group's queries as operand b of kHeadDim / 16 steps; heads past the group are zero.
+template <int kHeadDim, int kEights>
+__device__ inline void load_queries(const Params& p, int first_head, int n_group,
+                                    unsigned (&q)[kEights][kHeadDim / 16][2]) {
   const int lane = threadIdx.x % 32;
-  const int slot = tile * kSlots + lane % kSlots;
-  if (tile >= cache.max_pages) return {0, -1};
-  // Looked up whether or not slots are in use, so that this need not wait for n_slots.
-  const std::int32_t page = cache.page_table[static_cast<long long>(kv_head) * cache.max_pages + tile];
-  const std::int32_t position = cache.slot_position[slot_row(cache, kv_head) + slot];
-  return {page, slot < n_slots ? position : -1};
-}
-
-/// While the kernel before still decides where the new token goes: brings this warp's first tile nearer. Of what it may
-/// be writing only the page table is read (select_pages writes one); an old page or none only costs a request.
-template <int kHeadDim>
-__device__ inline void prefetch_first_tiles(const SlotCacheView& cache, int kv_head, int warp) {
-  const int tile = blockIdx.x * kWarps + warp;
-  if (tile >= cache.max_pages) return;
-  const long long page = cache.page_table[static_cast<long long>(kv_head) * cache.max_pages + tile];
-  const char* keys = static_cast<const char*>(cache.k_pool) + page * kSlots * kHeadDim * 2;
-  const char* values = static_cast<const char*>(cache.v_pool) + page * kSlots * kHeadDim * 2;
-  for (int line = threadIdx.x % 32; line < kSlots * kHeadDim * 2 / 128; line += 32) {
-    prefetch_to_l2(keys + line * 128);
-    prefetch_to_l2(values + line * 128);
-  }
-}
-
-/// Asks for a tile's keys and values. Rows of free slots become zeros: what lies there may be NaN, and 0 * NaN is NaN.
-template <int kHeadDim>
-__device__ inline void fetch(const SlotCacheView& cache, const Tile& where, int warp, int stage,
-                             Shared<kHeadDim>& shared) {
-  constexpr int kChunks = kHeadDim / 8;
-  const int lane = threadIdx.x % 32;
-  const unsigned taken = __ballot_sync(kFullWarp, where.position >= 0) & 0xffffu;
-  if (lane == 0) shared.taken[warp][stage] = taken;
-  const long long page = static_cast<long long>(where.page) * kSlots * kHeadDim;
+  const auto* data = static_cast<const __nv_bfloat16*>(p.args.q) + static_cast<long long>(first_head) * kHeadDim;
 #pragma unroll
-  for (int part = 0; part < 2; ++part) {
-    const auto* pool = static_cast<const __nv_bfloat16*>(part == 0 ? cache.k_pool : cache.v_pool) + page;
+  for (int e = 0; e < kEights; ++e) {
+    const int head = 8 * e + lane / 4;
 #pragma unroll
-    for (int i = 0; i < kSlots * kChunks / 32; ++i) {
-      const int chunk = lane + 32 * i, row = chunk / kChunks, column = chunk % kChunks * 8;
-      copy_16_async(&shared.tile[warp][stage][part][row][column], pool + chunk * 8, taken >> row & 1);
+    for (int i = 0; i < kHeadDim / 8; ++i) {
+      const int column = 8 * i + lane % 4 * 2;
+      q[e][i / 2][i % 2] = head < n_group ? *reinterpret_cast<const unsigned*>(data + head * kHeadDim + column) : 0u;
     }
   }
 }
 
-/// The group's queries as operand a of kHeadDim / 16 steps; rows past the group are zero.
-template <int kHeadDim>
-__device__ inline void load_queries(const Params& p, int first_head, int n_group, unsigned (&q)[kHeadDim / 16][4]) {
-  const int lane = threadIdx.x % 32;
-  const auto* data = static_cast<const __nv_bfloat16*>(p.args.q) + static_cast<long long>(first_head) * kHeadDim;
-  const auto pair = [&](int row, int column) {
-    return row < n_group ? *reinterpret_cast<const unsigned*>(data + row * kHeadDim + column) : 0u;
-  };
-#pragma unroll
-  for (int i = 0; i < kHeadDim / 16; ++i) {
-    const int column = 16 * i + lane % 4 * 2;
-    q[i][0] = pair(lane / 4, column);
-    q[i][1] = pair(lane / 4 + 8, column);
-    q[i][2] = pair(lane / 4, column + 8);
-    q[i][3] = pair(lane / 4 + 8, column + 8);
-  }
-}
-
-/// Running softmax of this lane's two rows (heads lane / 4 and lane / 4 + 8).
-template <int kHeadDim>
+/// Running softmax of a warp: logits are keys q^T, results values^T weights^T. This lane has heads 8 e + lane % 4 * 2 + j.
+template <int kHeadDim, int kEights>
 struct Running {
-  float o[kHeadDim / 8][4] = {};
-  SoftmaxState state[2] = {nothing_seen(), nothing_seen()};
+  float o[kEights][kHeadDim / 16][4] = {};  // features lane / 4 and lane / 4 + 8 of 16, each of two heads
+  SoftmaxState state[kEights * 2];
+
+  __device__ Running() {
+#pragma unroll
+    for (auto& s : state) s = nothing_seen();
+  }
 
   template <class Scores>
   __device__ void add(const __nv_bfloat16* keys, const __nv_bfloat16* values, unsigned taken,
-                      const unsigned (&q)[kHeadDim / 16][4], const Scores& scores) {
+                      const unsigned (&q)[kEights][kHeadDim / 16][2], const Scores& scores) {
     constexpr int kStride = Shared<kHeadDim>::kStride;
     const int lane = threadIdx.x % 32;
-    float s[2][4] = {};
-    const __nv_bfloat16* key = keys + (lane / 16 * 8 + lane % 8) * kStride + lane / 8 % 2 * 8;
+    float sums[2][kEights][4] = {};  // of even and of odd steps, so that one need not wait for the other
+    const __nv_bfloat16* key = keys + lane % 16 * kStride + lane / 16 * 8;
 #pragma unroll
     for (int i = 0; i < kHeadDim / 16; ++i) {
       unsigned r[4];
       load_matrices(r, key + 16 * i);
-      mma(s[0], q[i], r[0], r[1]);
-      mma(s[1], q[i], r[2], r[3]);
-    }
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
+      for (int e = 0; e < kEights; ++e) mma(sums[i % 2][e], r, q[e][i][0], q[e][i][1]);
+    }
+    unsigned weights[kEights][2];
+#pragma unroll
+    for (int e = 0; e < kEights; ++e) {
+      float s[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int slot = 8 * n + lane % 4 * 2 + i % 2;
-        s[n][i] = taken >> slot & 1 ? scores.score(s[n][i]) : -INFINITY;
+        const int slot = lane / 4 + i / 2 * 8;
+        s[i] = taken >> slot & 1 ? scores.score(sums[0][e][i] + sums[1][e][i]) : -INFINITY;
       }
-    }
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float* a = s[0] + 2 * half;
-      float* b = s[1] + 2 * half;
-      float greatest = fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1]));
-      greatest = fmaxf(greatest, __shfl_xor_sync(kFullWarp, greatest, 1));
-      greatest = fmaxf(greatest, __shfl_xor_sync(kFullWarp, greatest, 2));
-      const float correction = state[half].raise(greatest);
-      a[0] = state[half].weight(a[0]);
-      a[1] = state[half].weight(a[1]);
-      b[0] = state[half].weight(b[0]);
-      b[1] = state[half].weight(b[1]);
-      state[half].l = state[half].l + (a[0] + a[1]) + (b[0] + b[1]);  // of this lane's columns
+      for (int j = 0; j < 2; ++j) {
+        float greatest = fmaxf(s[j], s[j + 2]);
+        for (int other = 4; other < 32; other *= 2) {
+          greatest = fmaxf(greatest, __shfl_xor_sync(kFullWarp, greatest, other));
+        }
+        SoftmaxState& running = state[2 * e + j];
+        const float correction = running.raise(greatest);
+        s[j] = running.weight(s[j]);
+        s[j + 2] = running.weight(s[j + 2]);
+        running.l += s[j] + s[j + 2];  // of this lane's slots
 #pragma unroll
-      for (int n = 0; n < kHeadDim / 8; ++n) {
-        o[n][2 * half] *= correction;
-        o[n][2 * half + 1] *= correction;
+        for (int n = 0; n < kHeadDim / 16; ++n) {
+          o[e][n][j] *= correction;
+          o[e][n][j + 2] *= correction;
+        }
       }
+      weights[e][0] = transposed(pack(s[0], s[1]));
+      weights[e][1] = transposed(pack(s[2], s[3]));
     }
-    const unsigned weights[4] = {pack(s[0][0], s[0][1]), pack(s[0][2], s[0][3]), pack(s[1][0], s[1][1]),
-                                 pack(s[1][2], s[1][3])};
-    const __nv_bfloat16* value = values + lane % 16 * kStride + lane / 16 * 8;
+    const __nv_bfloat16* value = values + (lane / 16 * 8 + lane % 8) * kStride + lane / 8 % 2 * 8;
 #pragma unroll
     for (int n = 0; n < kHeadDim / 16; ++n) {
       unsigned r[4];
       load_matrices_transposed(r, value + 16 * n);
-      mma(o[2 * n], weights, r[0], r[1]);
-      mma(o[2 * n + 1], weights, r[2], r[3]);
+#pragma unroll
+      for (int e = 0; e < kEights; ++e) mma(o[e][n], r, weights[e][0], weights[e][1]);
     }
   }
 
-  __device__ void store(Results<kHeadDim>& results, int warp, int n_group) const {
+  __device__ void store(Found<kHeadDim>& found, int n_group) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = lane / 4 + 8 * half;
-      float sum = state[half].l + __shfl_xor_sync(kFullWarp, state[half].l, 1);
-      sum += __shfl_xor_sync(kFullWarp, sum, 2);
-      if (row >= n_group) continue;
-      if (lane % 4 == 0) results.state[warp][row] = {state[half].m, sum};
+    for (int i = 0; i < kEights * 2; ++i) {
+      const int head = i / 2 * 8 + lane % 4 * 2 + i % 2;
+      float sum = state[i].l;
+      for (int other = 4; other < 32; other *= 2) sum += __shfl_xor_sync(kFullWarp, sum, other);
+      if (head >= n_group) continue;
+      if (lane < 4) found.state[head] = {state[i].m, sum};
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; ++n) {
-        results.o[warp][row][8 * n + lane % 4 * 2] = o[n][2 * half];
-        results.o[warp][row][8 * n + lane % 4 * 2 + 1] = o[n][2 * half + 1];
+        found.o[head][8 * n + lane / 4] = o[i / 2][n / 2][n % 2 * 2 + i % 2];
       }
     }
   }
 };
 
-/// Adds the warps' results up; the head's answer if this block alone has it, else a part for merge_splits().
+template <class Scores>
+__device__ inline void write_results(const Params& p, int head, int feature, int head_dim, const float4& o,
+                                     const SoftmaxState& state) {
+  const float of[] = {o.x, o.y, o.z, o.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    write_result<__nv_bfloat16, Scores>(p.args, head, feature + i, head_dim, of[i], state);
+  }
+}
+
+__device__ inline void add_weighted(float4& sum, float weight, const float4& part) {
+  sum.x += weight * part.x;
+  sum.y += weight * part.y;
+  sum.z += weight * part.z;
+  sum.w += weight * part.w;
+}
+
+/// Adds up what the warps found in `part`; the head's answer if there is no other, else for merge_splits().
 template <int kHeadDim, class Scores>
-__device__ void merge_warps(const Params& p, const Results<kHeadDim>& results, int first_head, int n_group,
+__device__ void merge_warps(const Params& p, Shared<kHeadDim>& shared, int stage, int first_head, int n_group, int part,
                             int n_used) {
-  for (int i = threadIdx.x; i < n_group * kHeadDim; i += kThreads) {
-    const int g = i / kHeadDim, d = i % kHeadDim;
-    SoftmaxState state = nothing_seen();
-    for (int w = 0; w < kWarps; ++w) state.m = fmaxf(state.m, results.state[w][g].m);
-    float o = 0;
-    for (int w = 0; w < kWarps; ++w) o += state.add(results.state[w][g]) * results.o[w][g][d];
+  for (int i = threadIdx.x; i < n_group * kHeadDim / 4; i += kThreads) {
+    const int g = i / (kHeadDim / 4), d = i % (kHeadDim / 4) * 4;
+    SoftmaxState state = nothing_seen(), found[kWarps];
+    float4 o[kWarps], sum = {0, 0, 0, 0};
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const auto& of_warp = Found<kHeadDim>::of(shared, w, stage);
+      found[w] = of_warp.state[g];
+      o[w] = *reinterpret_cast<const float4*>(&of_warp.o[g][d]);
+      state.m = fmaxf(state.m, found[w].m);
+    }
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) add_weighted(sum, state.add(found[w]), o[w]);
     if (n_used == 1) {
-      write_result<__nv_bfloat16, Scores>(p.args, first_head + g, d, kHeadDim, o, state);
+      write_results<Scores>(p, first_head + g, d, kHeadDim, sum, state);
       continue;
     }
-    const long long at = static_cast<long long>(first_head + g) * p.n_splits + blockIdx.x;
-    __stcg(p.partial + at * kHeadDim + d, o);
+    const long long at = static_cast<long long>(first_head + g) * p.n_splits + part;
+    __stcg(reinterpret_cast<float4*>(p.partial + at * kHeadDim + d), sum);
     if (d == 0) __stcg(reinterpret_cast<float2*>(p.softmax) + at, make_float2(state.m, state.l));
   }
 }
 
-/// By the last block: a warp a head, its lanes along the features.
+/// True in the block that finishes a head, `n_done` of its `n_used` parts now. All threads' parts are written, and the
+/// block has been synchronised.
+__device__ inline bool is_last_of_head(unsigned* counter, int n_done, int n_used) {
+  __shared__ bool is_last;
+  if (n_done == n_used) return true;
+  if (threadIdx.x == 0) {
+    __threadfence();  // this block's parts are seen before its count
+    is_last = atomicAdd(counter, n_done) + n_done == n_used;
+    if (is_last) *counter = 0;
+    __threadfence();
+  }
+  __syncthreads();
+  return is_last;
+}
+
+/// By the last block of a head: a warp a query head, its lanes along the features. kBatch parts are on their way at once, the
+/// first of them while the weights are still to be found.
 template <int kHeadDim, class Scores>
 __device__ void merge_splits(const Params& p, float (*weight)[kMaxDecodeSplits], int first_head, int n_group,
                              int n_used) {
+  constexpr int kBatch = kHeadDim > 80 ? 16 : 8;  // as far as the registers of kBlocksAtOnce blocks go
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int g = warp; g < n_group; g += kWarps) {
     const long long first = static_cast<long long>(first_head + g) * p.n_splits;
+    const auto* parts = reinterpret_cast<const float4*>(p.partial + first * kHeadDim) + lane;
+    const bool has_features = lane < kHeadDim / 4;
+    float4 part[kBatch], o = {0, 0, 0, 0};
+    const auto load = [&](int begin) {
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (has_features && begin + i < n_used) part[i] = __ldcg(parts + (begin + i) * (kHeadDim / 4));
+      }
+    };
+    load(0);
     const auto* softmax = reinterpret_cast<const float2*>(p.softmax) + first;
     static_assert(kMaxDecodeSplits <= 64, "two splits a lane");
     const float2 none = {-INFINITY, 0};
@@ -245,90 +221,92 @@ __device__ void merge_splits(const Params& p, float (*weight)[kMaxDecodeSplits],
     weight[warp][lane + 32] = state.weight(b.x);
     state.l = warp_sum(weight[warp][lane] * a.y + weight[warp][lane + 32] * b.y);
     __syncwarp();
-    if (lane < kHeadDim / 4) {
-      const auto* parts = reinterpret_cast<const float4*>(p.partial + first * kHeadDim) + lane;
-      float4 o = {0, 0, 0, 0};
-#pragma unroll 8
-      for (int s = 0; s < n_used; ++s) {
-        const float4 part = __ldcg(parts + s * (kHeadDim / 4));
-        o.x += weight[warp][s] * part.x;
-        o.y += weight[warp][s] * part.y;
-        o.z += weight[warp][s] * part.z;
-        o.w += weight[warp][s] * part.w;
+    for (int begin = 0; begin < n_used; begin += kBatch) {
+      if (begin > 0) load(begin);
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (begin + i < n_used) add_weighted(o, weight[warp][begin + i], part[i]);
       }
-      write_result<__nv_bfloat16, Scores>(p.args, first_head + g, 4 * lane, kHeadDim, o.x, state);
-      write_result<__nv_bfloat16, Scores>(p.args, first_head + g, 4 * lane + 1, kHeadDim, o.y, state);
-      write_result<__nv_bfloat16, Scores>(p.args, first_head + g, 4 * lane + 2, kHeadDim, o.z, state);
-      write_result<__nv_bfloat16, Scores>(p.args, first_head + g, 4 * lane + 3, kHeadDim, o.w, state);
     }
+    if (has_features) write_results<Scores>(p, first_head + g, 4 * lane, kHeadDim, o, state);
     __syncwarp();
   }
 }
 
-// One block per (split, KV head and part of its group, row).
-template <int kHeadDim, class Scores, int kRows>
-__global__ void __launch_bounds__(kThreads)
-    decode_split_mma_kernel(const __grid_constant__ RowArgs<Params, kRows> rows_of_launch, Scores scores) {
-  const Params& p = rows_of_launch.of(blockIdx.z);
+// Few parts: one block per (part of the tiles, KV head and part of its group, row). Many: see decode_walk.cuh.
+template <int kHeadDim, int kEights, class Scores, int kRows>
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kHeadDim, kEights>)
+    decode_split_mma_kernel(const __grid_constant__ RowArgs<Params, kRows> rows, int n_rows, Scores scores) {
   extern __shared__ __align__(128) char dynamic[];
   __shared__ float weight[kWarps][kMaxDecodeSplits];
-  __shared__ bool is_last;
-  static_assert(sizeof(Results<kHeadDim>) <= sizeof(Shared<kHeadDim>));
   auto& shared = *reinterpret_cast<Shared<kHeadDim>*>(dynamic);
-  auto& results = *reinterpret_cast<Results<kHeadDim>*>(dynamic);
-  const SlotCacheView& cache = p.args.cache;
   const int warp = threadIdx.x / 32;
-  const int kv_head = blockIdx.y / p.n_parts, part = blockIdx.y % p.n_parts;
-  const int n_group = min(kHeads, p.group_size - part * kHeads);
-  const int first_head = kv_head * p.group_size + part * kHeads;
+  const bool has_block_a_part = Walk<kRows>::has_block_a_part();
 
   let_next_start();
-  prefetch_first_tiles<kHeadDim>(cache, kv_head, warp);
+  Source source(rows.of(blockIdx.z).args.cache, blockIdx.y / rows.row[0].n_parts);
+  const int first_tile = blockIdx.x * kWarps + warp;
+  if (has_block_a_part) prefetch_tile<kHeadDim>(source, first_tile);
   wait_for_previous();
-  const int n_slots = cache.n_slots[kv_head];
-  const int n_tiles = (n_slots + kSlots - 1) / kSlots;
-  // Blocks that share the slots: a number that depends on this head alone, so that a row among others gets the same sums.
-  const int n_used = max(1, min(p.n_splits, (n_tiles + kLeastTiles - 1) / kLeastTiles));
-  if (static_cast<int>(blockIdx.x) >= n_used) return;
+  Tile next = {};
+  if (has_block_a_part) next = look_up(source, first_tile);
+  Walk<kRows> now(rows, n_rows);
+  if (now.is_done()) return;
 
-  unsigned q[kHeadDim / 16][4];
-  load_queries<kHeadDim>(p, first_head, n_group, q);
-  Running<kHeadDim> running;
-  const int stride = n_used * kWarps;
-  int ahead = blockIdx.x * kWarps + warp, stage = 0;  // the next tile to ask for, and where it goes
-  Tile next = look_up(cache, kv_head, n_slots, ahead);
-  const auto fetch_next = [&] {
-    if (ahead < n_tiles) fetch<kHeadDim>(cache, next, warp, stage, shared);
-    end_copy_group();
-    ahead += stride;
-    stage = stage + 1 == kStages ? 0 : stage + 1;
-    next = look_up(cache, kv_head, n_slots, ahead);
-  };
-  for (int i = 0; i < kStages - 1; ++i) fetch_next();
-  int ready = 0;
-  for (int tile = blockIdx.x * kWarps + warp; tile < n_tiles; tile += stride) {
-    fetch_next();
-    wait_copy_groups<kStages - 1>();
-    __syncwarp();
-    running.add(&shared.tile[warp][ready][0][0][0], &shared.tile[warp][ready][1][0][0], shared.taken[warp][ready], q,
-                scores);
-    ready = ready + 1 == kStages ? 0 : ready + 1;
-    __syncwarp();  // the stage may be filled again
+  Walk<kRows> ahead = now;  // the next tile to ask for
+  if (!has_block_a_part) {
+    source = Source(ahead.row().args.cache, ahead.kv_head());
+    next = look_up(source, ahead.tile(warp));
   }
-  wait_copy_groups<0>();
-  __syncthreads();  // the tiles' memory becomes that of the results
-  running.store(results, warp, n_group);
-  __syncthreads();
-  merge_warps<kHeadDim, Scores>(p, results, first_head, n_group, n_used);
-  if (n_used == 1) return;
+  const auto fetch_next = [&](int stage) {
+    if (!ahead.is_done()) {
+      const int n_slots = ahead.tiles().n_slots - ahead.tile(warp) * kSlots;
+      if (ahead.has_tile(warp)) fetch(source, next, n_slots, warp, stage, shared);
+      if (!ahead.next_round() && !ahead.next_part()) {
+        ahead.next_head();
+        if (!ahead.is_done()) source = Source(ahead.row().args.cache, ahead.kv_head());
+      }
+      if (!ahead.is_done()) next = look_up(source, ahead.tile(warp));
+    }
+    end_copy_group();
+  };
+  for (int stage = 0; stage < kStages; ++stage) fetch_next(stage);
 
-  __threadfence();  // this block's part is seen before its count
-  __syncthreads();
-  if (threadIdx.x == 0) is_last = atomicInc(p.counter + blockIdx.y, n_used - 1) == static_cast<unsigned>(n_used - 1);
-  __syncthreads();
-  if (!is_last) return;
-  __threadfence();
-  merge_splits<kHeadDim, Scores>(p, weight, first_head, n_group, n_used);
+  int stage = 0;  // of the tile to use, then of the next one to ask for
+  for (; !now.is_done(); now.next_head()) {
+    const Params& p = now.row();
+    const int group_part = now.head() % p.n_parts;
+    const int n_group = min(8 * kEights, p.group_size - group_part * 8 * kEights);
+    const int first_head = now.kv_head() * p.group_size + group_part * 8 * kEights;
+    const int n_used = now.tiles().n_used, first_part = now.part();
+    unsigned q[kEights][kHeadDim / 16][2];
+    load_queries<kHeadDim>(p, first_head, n_group, q);
+    do {
+      Running<kHeadDim, kEights> running;
+      bool is_end = false;
+      while (!is_end) {
+        wait_copy_groups<kStages - 1>();
+        __syncwarp();
+        if (now.has_tile(warp)) {
+          running.add(&shared.tile[warp][stage][0][0][0], &shared.tile[warp][stage][1][0][0], shared.taken[warp][stage],
+                      q, scores);
+        }
+        __syncwarp();  // the stage may be filled again
+        is_end = !now.next_round();
+        if (is_end) {
+          running.store(Found<kHeadDim>::of(shared, warp, stage), n_group);
+          __syncthreads();
+          merge_warps<kHeadDim, Scores>(p, shared, stage, first_head, n_group, now.part(), n_used);
+          __syncthreads();
+        }
+        fetch_next(stage);
+        stage = stage + 1 == kStages ? 0 : stage + 1;
+      }
+    } while (now.next_part());
+    if (n_used > 1 && is_last_of_head(p.counter + now.head(), now.part() - first_part, n_used)) {
+      merge_splits<kHeadDim, Scores>(p, weight, first_head, n_group, n_used);
+    }
+  }
 }
 
 }  // namespace mma_split

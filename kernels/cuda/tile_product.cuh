@@ -80,6 +80,12 @@ __device__ inline void load_matrices_transposed(unsigned (&r)[4], const __nv_bfl
                : "memory");
 }
 
+/// Of an 8 x 8 matrix of which lane l has elements (l / 4, p) and (l / 4, p + 1): elements (p, l / 4) and (p + 1, l / 4).
+__device__ inline unsigned transposed(unsigned x) {
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(x));
+  return x;
+}
+
 /// c += a b for a of 16 x 16 and b of 16 x 8, float32 sums.
 __device__ inline void mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   asm volatile(

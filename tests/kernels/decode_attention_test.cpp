@@ -114,6 +114,53 @@ void check_rows(Backend backend) {
   }
 }
 
+/// Scores have a deviation of 2: a cap of 3 bends many of them, and sinks of that deviation take a good part of a row.
+void set_variant(Problem& p, bool has_cap, bool has_sink) {
+  if (has_cap) p.soft_cap = 3;
+  if (has_sink) p.sink = random_normal(p.n_heads, 24, 2);
+}
+
+/// So many that blocks of CUDA take several parts, heads and rows each, with lengths on both sides of a page, of a part of
+/// two pages a warp and of 33 such parts; more rows than one launch has.
+void check_many_rows(Backend backend) {
+  const int head_dim = GENERATE(64, 128);
+  const int group_size = GENERATE(1, 4, 12);
+  const auto [has_cap, has_sink] = GENERATE(table<bool, bool>({{false, false}, {false, true}, {true, true}}));
+  CAPTURE(head_dim, group_size, has_cap, has_sink);
+  const std::vector<int> lengths[] = {{0, 1, 15, 16, 17, 4096, 63, 64},
+                                      {128, 129, 0, 0, 2048, 300, 700, 1},
+                                      {1, 1, 1, 1, 1, 1, 1, 1},
+                                      {0, 0, 0, 0, 0, 0, 0, 0},
+                                      {2100, 4224, 4225, 4223, 130, 127, 2049, 31}};
+  Memory memory(backend);
+  std::vector<Problem> problems;
+  std::vector<DecodeAttentionArgs> rows;
+  std::vector<Result> alone;
+  for (const std::vector<int>& n_slots : lengths) {
+    problems.push_back(random_problem(n_slots, group_size, head_dim, DType::bf16, 5, 280));
+    set_variant(problems.back(), has_cap, has_sink);
+    alone.push_back(run(backend, problems.back(), DType::bf16));
+    rows.push_back(put(problems.back(), DType::bf16, true, memory));
+    rows.back().variant = rows.front().variant;  // a layer's, equal for all
+  }
+  while (rows.size() < 36) {  // the same caches again, with other memory to write to
+    rows.push_back(rows[rows.size() - problems.size()]);
+    rows.back().o = memory.put(poison(problems[0].q.size(), DType::bf16));
+    rows.back().lse = memory.put(poison(rows.back().n_heads));
+    const std::int64_t n_scratch = decode_attention_scratch_floats(rows.back().n_heads, rows.back().cache);
+    rows.back().scratch = memory.put(std::vector<float>(n_scratch, 0.0f));
+  }
+  for (int step = 0; step < 2; ++step) {  // again with the scratch that the first one left
+    decode_attention(rows, {backend});
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      const Result among = get(rows[row], DType::bf16, memory);
+      CHECK(among.o == alone[row % problems.size()].o);
+      CHECK(among.lse == alone[row % problems.size()].lse);
+    }
+  }
+  check_problem(backend, problems.back());
+}
+
 void check_shapes(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const int head_dim = GENERATE(64, 80, 96, 128);
@@ -128,12 +175,6 @@ void check_long(Backend backend) {
   // 9000 slots are more than kMaxDecodeSplits tiles; the second head fills a small part of the same capacity.
   const Problem p = random_problem({9000, 130, 0}, 2, 64, dtype, 7, 640);
   check_problem(backend, p, with_scratch);
-}
-
-/// Scores have a deviation of 2: a cap of 3 bends many of them, and sinks of that deviation take a good part of a row.
-void set_variant(Problem& p, bool has_cap, bool has_sink) {
-  if (has_cap) p.soft_cap = 3;
-  if (has_sink) p.sink = random_normal(p.n_heads, 24, 2);
 }
 
 void check_variants(Backend backend) {
@@ -329,6 +370,12 @@ TEST_CASE("decode_attention: on CUDA a row gives the same bits alone or among ot
           "[kernels][decode_attention][cuda]") {
   if (skip_without_device()) return;
   check_rows(Backend::cuda);
+}
+
+TEST_CASE("decode_attention: on CUDA a row among many gives the same bits as alone",
+          "[kernels][decode_attention][cuda]") {
+  if (skip_without_device()) return;
+  check_many_rows(Backend::cuda);
 }
 
 TEST_CASE("decode_attention: CUDA passes the identities of slots", "[kernels][decode_attention][cuda]") {
