@@ -26,6 +26,9 @@ constexpr OptionSpec kEvalOptions[] = {
     {"policies", "SPEC;...", "separated by semicolons; the dense policy is always included (three at 25 %)"},
     {"sweep", "", "all policies that need no gate, at 50, 25 and 12.5 % kept"},
     {"questions", "N", "questions of each task (100)"},
+    {"rollouts", "N", "sampled answers to each question (1, greedy); the table then has pass@1"},
+    {"temperature", "T", "of the samples (0.6 with --rollouts)"},
+    {"top-p", "P", "of the samples (0.95 with --rollouts)"},
     {"texts", "FILE", "read pieces of this text for NLL and perplexity; repeatable", true},
     {"pieces", "N", "pieces of each text (8)"},
     {"length", "N", "tokens of prompt plus answer, and of a piece (2048, or the context)"},
@@ -44,6 +47,17 @@ constexpr OptionSpec kEvalOptions[] = {
     kQuietOption,
     {"json", "", "same as --format json"},
 };
+
+/// The usual values are those of KVpop's Table 1.
+void read_sampling(const Arguments& arguments, EvalRequest& request) {
+  request.rollouts = static_cast<int>(arguments.integer("rollouts", 1, 1, 10'000));
+  const bool samples = request.rollouts > 1;
+  request.temperature = arguments.real("temperature", samples ? 0.6 : 0, 0, 100);
+  request.top_p = arguments.real("top-p", samples ? 0.95 : 1, 1e-6, 1);
+  if (samples && request.temperature == 0)
+    usage_error("--temperature", "0 with --rollouts " + std::to_string(request.rollouts),
+                "more than 0: greedy rollouts are all the same");
+}
 
 EvalRequest request_of(const Arguments& arguments, const EngineJobOptions& engine) {
   EvalRequest request;
@@ -66,6 +80,7 @@ EvalRequest request_of(const Arguments& arguments, const EngineJobOptions& engin
   request.chat = arguments.has("chat");
   request.oracle = arguments.has("oracle");
   request.output_error = arguments.has("output-error");
+  read_sampling(arguments, request);
   if (request.filler.empty()) request.filler = heldout_text().string();
   return request;
 }

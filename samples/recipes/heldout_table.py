@@ -24,7 +24,10 @@ import threading
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / 'samples/gates/smollm2-135m'
-TASKS = ('needle', 'birthplace')
+# Questions in the forms that the gates are trained on, then in forms that no training has.
+TRAINED_FORMS = ('trained-forms',)
+HELD_OUT_FORMS = ('needle', 'birthplace', 'passkey', 'needle-keys', 'needle-values', 'key-values', 'variables', 'common-words')
+TASKS = TRAINED_FORMS + HELD_OUT_FORMS
 SHARES = ('50%', '25%', '12.5%')
 FORM = 'window=64,sinks=4'
 # What goes by scores is read in one pass, exactly as token by token. The others act behind every CHUNK tokens.
@@ -137,10 +140,10 @@ def text_cells(found, policy):
     dense = {a['index']: a['nll'] for a in found if a['is_dense']}
     own = [a for a in found if a['policy'] == policy and a['index'] in dense]
     if not own:
-        return [''] * 5
+        return [''] * 6
     difference, error = mean_and_error([a['nll'] - dense[a['index']] for a in own])
     cells = [f'{difference:+.4f}{error} ({100 * difference / statistics.fmean(dense.values()):+.2f} %, n = {len(own)})']
-    for key in ('density', 'recall', 'mass_recall', 'output_error'):
+    for key in ('cache_size', 'density', 'recall', 'mass_recall', 'output_error'):
         values = [a[key] for a in own if a.get(key) is not None]
         cells.append(f'{statistics.fmean(values):.3f}' if values else '')
     return cells
@@ -157,8 +160,9 @@ def task_cells(found, policy):
 
 
 def table(options, rows):
-    print('| gate | policy | NLL against dense | kept | recall | mass recall | output error | ' + ' | '.join(TASKS) + ' |')
-    print('|---|---|---|---|---|---|---|' + '---|' * len(TASKS))
+    tasks = [f'{task} (trained form)' for task in TRAINED_FORMS] + [f'{task} (held-out form)' for task in HELD_OUT_FORMS]
+    print('| gate | policy | NLL against dense | cache size | density | recall | mass recall | output error | ' + ' | '.join(tasks) + ' |')
+    print('|---|---|---|---|---|---|---|---|' + '---|' * len(tasks))
     for name, (_, policies) in rows.items():
         text, task = answers(options.out / f'text-{name}.jsonl'), answers(options.out / f'task-{name}.jsonl')
         for policy in (['full'] if name == 'window' else []) + policies:

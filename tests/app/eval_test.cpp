@@ -58,6 +58,23 @@ TEST_CASE("the text table leaves out columns that nothing was measured for", "[e
   CHECK(text.find("m, cpu, float32, length 512 tokens") != std::string::npos);
 }
 
+TEST_CASE("tables say that density leaves the window out where policies have different ones", "[eval]") {
+  std::vector<EvalRow> rows = rows_of_two();
+  rows.push_back(rows[1]);
+  rows[1].cache_size = 0.5;
+  rows[0].window = 64;  // of the dense policy: a name for its metrics alone
+  rows[1].window = rows[2].window = 32;
+  const std::string said = "density leaves out the windows, which differ (32 to 256 tokens): compare by cache size";
+  for (const TableFormat format : {TableFormat::text, TableFormat::latex}) {
+    CHECK(eval_table(some_facts(), rows, format).find("density leaves out") == std::string::npos);
+    rows[2].window = 256;
+    const std::string text = eval_table(some_facts(), rows, format);
+    CHECK(text.find(said) != std::string::npos);
+    CHECK(text.find("cache size") < text.find("density"));
+    rows[2].window = 32;
+  }
+}
+
 TEST_CASE("the study has the columns of a sweep, a row for each item and policy, and every answer", "[eval]") {
   EvalRequest request{.model = "m", .texts = {"/b/a.txt"}, .questions = 3, .pieces = 2, .chunk = 4};
   EvalFacts facts = some_facts();

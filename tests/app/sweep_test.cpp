@@ -65,7 +65,7 @@ bool is_on_front(const StudyTable& table, std::size_t i) {
     const double nll = table.numbers("nll", "")[row];
     return std::isnan(nll) ? -table.numbers("accuracy", "")[row] : nll;
   };
-  const auto& cost = table.numbers("density", "");
+  const auto& cost = table.numbers("cache_size", "");
   for (std::size_t j = 0; j < table.n_points(); ++j) {
     if (group_of(table, i) != group_of(table, j) || table.texts("item", "")[i] != table.texts("item", "")[j]) continue;
     if (cost[j] <= cost[i] && loss(j) <= loss(i) && (cost[j] < cost[i] || loss(j) < loss(i))) return false;

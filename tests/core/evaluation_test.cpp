@@ -78,6 +78,46 @@ TEST_CASE("a row is compared with the dense answers to the same questions alone"
   CHECK(std::isnan(rows[1].nll));
 }
 
+TEST_CASE(
+    "pass@1 is the mean over questions of the share of right rollouts, with Student's interval over the questions",
+    "[core][evaluation]") {
+  // Shares by question: dense 1, 0.5, 1; a quarter kept 0.5, 0, 1.
+  const bool dense[3][2] = {{true, true}, {true, false}, {true, true}};
+  const bool kept[3][2] = {{true, false}, {false, false}, {true, true}};
+  std::vector<EvalAnswer> answers;
+  for (int index = 0; index < 3; ++index) {
+    for (int rollout = 0; rollout < 2; ++rollout) {
+      for (const bool is_dense : {true, false}) {
+        EvalAnswer answer =
+            answer_of(is_dense ? "full" : "tova:keep=25%", index, (is_dense ? dense : kept)[index][rollout]);
+        answer.rollout = rollout;
+        answer.evicted = is_dense ? 0 : 10 * (rollout + 1);
+        answers.push_back(answer);
+      }
+    }
+  }
+  const std::vector<EvalRow> rows = summarise(answers);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].n == 3);
+  CHECK(rows[0].rollouts == 2);
+  CHECK(rows[0].accuracy == Approx(2.5 / 3));
+  CHECK(rows[1].accuracy == Approx(0.5));
+  CHECK(rows[1].relative == Approx(1.5 / 2.5));
+  CHECK(rows[1].evicted == Approx(15));
+  // Shares 0.5, 0, 1: s = 0.5, and t for two degrees of freedom is 4.3027, so that the interval meets both ends.
+  CHECK(rows[1].low == 0);
+  CHECK(rows[1].high == 1);
+  std::vector<double> shares;
+  for (int i = 0; i < 50; ++i) shares.push_back(i % 2 == 0 ? 0.25 : 0.75);
+  const double s = std::sqrt(50 * 0.0625 / 49);
+  CHECK(mean_95(shares).low == Approx(0.5 - 2.0096 * s / std::sqrt(50)).epsilon(1e-4));
+  CHECK(mean_95(shares).high == Approx(0.5 + 2.0096 * s / std::sqrt(50)).epsilon(1e-4));
+  CHECK(mean_95(std::vector<double>(20, 1.0)).low == wilson_95(20, 20).low);  // no spread is not certainty
+  CHECK(mean_95(std::vector<double>{1.0}).low == 0);
+  CHECK(answers[0].key() != answers[2].key());
+  CHECK(answer_of("full", 0, true).key() == "needle\tfull\t0");
+}
+
 TEST_CASE("the difference in NLL is paired: its error is that of the differences", "[core][evaluation]") {
   std::vector<EvalAnswer> answers;
   const double dense[] = {1, 3, 5}, other[] = {1.1, 3.2, 5.3};

@@ -62,6 +62,16 @@ TEST_CASE("head_metric: every metric equals the count of its definition", "[core
   }
 }
 
+TEST_CASE("the normalised cache size is the mean of the cache share over all heads and queries", "[core][metric]") {
+  const std::string policy = GENERATE(from_range(std::begin(kPolicies), std::end(kPolicies)));
+  const RunRecord run = random_run(5, {.policy = policy});
+  double sum = 0;
+  for (int q = 0; q < run.queries(); ++q) sum += mean(head_metric(run, Metric::cache_share, q));
+  CHECK(mean_cache_size(run) == Approx(sum / run.queries()).epsilon(1e-6));  // shares are float
+  CHECK(mean_cache_size(random_run(1, {.policy = "full"})) == 1);
+  CHECK(std::isnan(mean_cache_size(RunRecord{})));
+}
+
 TEST_CASE("head_metric: a full cache has density 1, evict ratio 0, cache share 1 and no recall", "[core][metric]") {
   const RunRecord run = random_run(1, {.policy = "full"});
   const int q = run.n_tokens() - 1;

@@ -186,7 +186,7 @@ TEST_CASE("bidirectional: what a training of the sample leaves is read and run, 
                                    {"log_every", 1},
                                    {"warm_up", 0},
                                    {"learning_rate", 0.02},
-                                   {"stages", {{{"weight", 0.5}, {"steps", 8}}}}}}};
+                                   {"stages", {{{"price", 0.5}, {"steps", 8}}}}}}};
   engine::JobContext context;
   engine::train_job({{"recipe", recipe},
                      {"base", sample.string()},

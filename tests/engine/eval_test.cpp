@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
@@ -268,6 +269,43 @@ TEST_CASE("the sample model answers held-out questions densely, and what is done
   for (std::size_t i = 0; i < again.answers.size(); ++i) {
     CHECK(again.answers[i].key() == job.answers[i + 3].key());
     CHECK(again.answers[i].answer == job.answers[i + 3].answer);
+  }
+}
+
+TEST_CASE("rollouts are drawn anew for each, the same again with the same seed, and none is asked twice", "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  // Birthplaces are no task of this model: at this temperature its answers are all different.
+  const nlohmann::json args = {{"model", kModel},
+                               {"policies", {"streaming:window=60"}},
+                               {"tasks", {"birthplace"}},
+                               {"questions", 2},
+                               {"device", "cpu"},
+                               {"length", 128},
+                               {"rollouts", 3},
+                               {"temperature", 2},
+                               {"top_p", 0.95}};
+  Job job, again;
+  REQUIRE(eval_job(args, job.context)["status"] == "done");
+  REQUIRE(job.answers.size() == 2 * 2 * 3);
+  std::set<std::string> keys, texts;
+  for (const EvalAnswer& answer : job.answers) {
+    keys.insert(answer.key());
+    texts.insert(answer.answer);
+    CHECK(answer.rollout < 3);
+    CHECK((answer.evicted > 0) == !answer.is_dense);
+    CHECK((answer.triggers > 0) == !answer.is_dense);
+    CHECK(answer.cache_size_end == Approx(answer.is_dense ? 1 : answer.cache_tokens / 128).epsilon(0.1));
+    CHECK(answer.cache_size >= answer.cache_size_end);
+  }
+  CHECK(keys.size() == job.answers.size());
+  CHECK(texts.size() > 4);
+  auto rest = args;
+  for (int i = 0; i < 5; ++i) rest["done"].push_back(job.answers[static_cast<std::size_t>(i)].key());
+  eval_job(rest, again.context);
+  REQUIRE(again.answers.size() == job.answers.size() - 5);
+  for (std::size_t i = 0; i < again.answers.size(); ++i) {
+    CHECK(again.answers[i].key() == job.answers[i + 5].key());
+    CHECK(again.answers[i].answer == job.answers[i + 5].answer);
   }
 }
 

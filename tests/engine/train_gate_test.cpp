@@ -76,6 +76,7 @@ double distance(const at::Tensor& found, const at::Tensor& expected) {
 using test::kModel, test::kText;
 
 nlohmann::json recipe(const std::string& method) {
+  const char* weight = method == "sp-kv" ? "price" : "weight";
   return {{"name", "test"},
           {"seed", 3},
           {"data", {{"kind", "text"}, {"length", 96}, {"facts_share", 0}}},
@@ -88,7 +89,7 @@ nlohmann::json recipe(const std::string& method) {
             {"log_every", 1},
             {"warm_up", 2},
             {"learning_rate", 1e-2},
-            {"stages", {{{"weight", 0.5}, {"steps", 6}}, {{"weight", 0.7}, {"steps", 2}}}}}}};
+            {"stages", {{{weight, 0.5}, {"steps", 6}}, {{weight, 0.7}, {"steps", 2}}}}}}};
 }
 
 struct Trained {
@@ -203,6 +204,29 @@ TEST_CASE("training closes gates, is the same for the same seed, and what it wri
         load_gate(scratch / "one" / (method + "-0.7"), model).hash);
 }
 
+TEST_CASE("SP-KV's price closes gates, its density regulariser of eq. 13 opens them, and each names its gate") {
+  const test::TempFolder scratch;
+  nlohmann::json priced = recipe("sp-kv"), regularised = priced;
+  priced["gate"]["stages"] = {{{"price", 5}, {"steps", 8}}};
+  regularised["gate"]["stages"] = {{{"density_regulariser", 5}, {"steps", 8}}};
+  for (auto* recipe : {&priced, &regularised}) (*recipe)["gate"]["bias"] = 0;  // half open at the start
+  const Trained closes = train(priced, scratch / "out"), opens = train(regularised, scratch / "out");
+  REQUIRE(closes.means.front() == opens.means.front());
+  CHECK(closes.means.back() < closes.means.front() - 0.05);
+  CHECK(opens.means.back() > opens.means.front() + 0.05);
+  // The same first step: loss = nll + price mean(u) and nll - lambda mean(u), so that their mean is the NLL alone.
+  nlohmann::json neither = priced;
+  neither["gate"]["stages"] = {{{"steps", 1}}};
+  const Trained plain = train(neither, scratch / "plain");
+  CHECK((closes.losses.front() + opens.losses.front()) / 2 == Approx(plain.losses.front()).epsilon(1e-5));
+  CHECK(closes.losses.front() - plain.losses.front() == Approx(5 * closes.means.front()).epsilon(1e-4));
+  const auto said_by = [&](const char* folder) {
+    return read_json(scratch / "out" / folder / "gate.json").at("description").get<std::string>();
+  };
+  CHECK(said_by("sp-kv-5").starts_with("SP-KV, eq. 6, with a price on the mean utility;"));
+  CHECK(said_by("sp-kv-regulariser-5").starts_with("SP-KV, eq. 6 and 13;"));
+}
+
 TEST_CASE("a gate's recipe that cannot be is refused by its key, and a foreign corpus by its file") {
   const test::TempFolder scratch;
   const auto refusal = [&](const nlohmann::json& wrong, const fs::path& data = kText) -> std::string {
@@ -228,6 +252,14 @@ TEST_CASE("a gate's recipe that cannot be is refused by its key, and a foreign c
         std::string::npos);
   wrong["gate"].update({{"kernel", 5}, {"hidden", 0}});
   CHECK(refusal(wrong).find("gate.kernel: 5 without a hidden layer; expected hidden units") != std::string::npos);
+  wrong = recipe("sp-kv");
+  wrong["gate"]["stages"][0] = {{"weight", 0.5}, {"steps", 3}};
+  CHECK(refusal(wrong).find("gate.stages: \"weight\" of method sp-kv; expected \"price\"") != std::string::npos);
+  wrong["gate"]["stages"][0] = {{"price", 0.5}, {"density_regulariser", 0.5}, {"steps", 3}};
+  CHECK(refusal(wrong).find("gate.stages: both price and density_regulariser") != std::string::npos);
+  wrong = recipe("wg-kv");
+  wrong["gate"]["stages"][0] = {{"price", 0.5}, {"steps", 3}};
+  CHECK(refusal(wrong).find("gate.stages: a price or density_regulariser of method wg-kv") != std::string::npos);
   wrong = recipe("wg-kv");
   wrong["gate"]["steps"] = 3;
   CHECK(refusal(wrong).find("gate.steps") != std::string::npos);

@@ -36,7 +36,7 @@ nlohmann::json gate_recipe() {
             {"warm_up", 2},
             {"learning_rate", 1e-2},
             {"adapter", {{"rank", 2}, {"targets", {"q_proj", "v_proj"}}}},
-            {"stages", {{{"weight", 0.5}, {"steps", 4}}, {{"weight", 0.7}, {"steps", 2}}}}}}};
+            {"stages", {{{"price", 0.5}, {"steps", 4}}, {{"price", 0.7}, {"steps", 2}}}}}}};
 }
 
 nlohmann::json scorer_recipe() {

@@ -24,6 +24,9 @@ EvalAnswer answer_of(const EvalRequest& request, const std::string& item, bool i
   key += answer.is_dense ? "" : gates;
   answer.density = answer.is_dense ? 1 : 0.05 + 0.9 * unit(policy + gates);
   answer.cache_tokens = answer.density * kLength;
+  answer.cache_size_end = answer.density;
+  answer.cache_size = answer.is_dense ? 1 : 0.05 + 0.9 * unit("size " + policy + gates);  // another order than density's
+  answer.window = kLength / 4;
   if (is_text) {
     answer.nll =
         2 + unit(item + std::to_string(index)) + (answer.is_dense ? 0 : 0.3 * (1 - answer.density) + 0.01 * unit(key));

@@ -83,6 +83,31 @@ TEST_CASE("lines: the front goes level to its next point, then down to it, over 
   CHECK(line_of(study_lines_figure(study(), none, {}).figure, front_colour(style), kFrontWidth) == nullptr);
 }
 
+TEST_CASE("lines: density is no fair axis where windows differ: its label says so, and there is no front") {
+  const auto with_windows = [](const char* other) {
+    return study_of(std::string("method,is_dense,density,cache_size,window,nll,on_front,is_knee\n"
+                                "full,1,1,1,64,2,1,0\n"
+                                "a,0,0.5,0.6,128,2.2,1,1\n"
+                                "a,0,0.2,0.4,128,2.6,0,0\n"
+                                "b,0,0.1,0.9,") +
+                    other + ",2.5,1,0\n");
+  };
+  StudyLinesOptions by_density = nll_by_density(), by_size = by_density;
+  by_density.pick.where = by_size.pick.where = {};
+  by_size.pick.x = "cache_size";
+  const auto front = [&](const StudyTable& table, const StudyLinesOptions& options) {
+    return column<std::int64_t>(study_lines_figure(table, options, {}).data, "on_front");
+  };
+  const StudyTable differ = with_windows("256"), alike = with_windows("128");
+  CHECK_THAT(study_lines_figure(differ, by_density, {}).caption,
+             Catch::Contains("Density (without windows of 128 to 256 tokens)"));
+  CHECK_THAT(study_lines_figure(alike, by_density, {}).caption, !Catch::Contains("without windows"));
+  // Rows of a by density, then b, then dense. The study's own front is against cache size.
+  CHECK(front(differ, by_size) == std::vector<std::int64_t>{0, 1, 1, 0});
+  CHECK(front(differ, by_density) == std::vector<std::int64_t>{0, 0, 0, 0});
+  CHECK(front(alike, by_density) == std::vector<std::int64_t>{0, 1, 1, 0});
+}
+
 TEST_CASE("lines: points alike in a column become their mean, with their range, in panels of their own") {
   StudyLinesOptions o = nll_by_density();
   o.pick.where.clear();

@@ -6,6 +6,8 @@
 #include <map>
 #include <numeric>
 
+#include "engine/core/study/table/pareto.h"
+#include "engine/core/study/table/study_cost.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
@@ -178,6 +180,30 @@ class PanelMaker {
   const std::vector<std::string>& names_;
 };
 
+bool is_cost(const std::string& name) {
+  return std::ranges::any_of(std::initializer_list<const char*>{"cache_size", "cache_size_end", "cache_tokens",
+                                                                "cache_bytes", "density", "read_share", "ms_per_token"},
+                             [&](const char* cost) { return name == cost; });
+}
+
+/// A study's front and knee are of its own cost. Against another cost the drawn points have a front of their own, and against
+/// a density without windows that differ there is none.
+void mark_front_of_axes(const StudyTable& table, const StudyPick& pick, StudyPanel& panel) {
+  if (table.column(pick.front) == nullptr || !is_cost(pick.x) || pick.x == study_cost(table)) return;
+  std::vector<StudyPoint*> points;
+  std::vector<double> cost, value;
+  for (StudySeries& series : panel.series) {
+    for (StudyPoint& point : series.points) {
+      point.on_front = point.is_knee = false;
+      points.push_back(&point), cost.push_back(point.x), value.push_back(point.y);
+    }
+  }
+  if (pick.x == "density" && window_spread(table)) return;
+  const Aim aim = pick.y[panel.y].starts_with("accuracy") ? Aim::larger : Aim::smaller;
+  const std::vector<bool> front = pareto_front(cost, value, Aim::smaller, aim);
+  for (std::size_t i = 0; i < points.size(); ++i) points[i]->on_front = front[i];
+}
+
 /// Those of the rows that have one of the quantities: a category without a bar would be a gap without a name.
 std::vector<bool> measured(const StudyTable& table, const StudyPick& pick, std::vector<bool> rows) {
   for (std::size_t row = 0; row < rows.size(); ++row) {
@@ -285,6 +311,7 @@ std::vector<StudyPanel> study_panels(const StudyTable& table, const StudyPick& p
         if (reference[row] && !std::isnan(values[row])) sum += values[row], ++n;
       }
       if (n > 0) made.dense = sum / n;
+      if (!categories) mark_front_of_axes(table, pick, made);
       panels.push_back(std::move(made));
     }
   }
@@ -299,6 +326,8 @@ std::string column_label(const StudyTable& table, const std::string& name) {
       {"nll", "NLL"},
       {"nll_difference", "NLL − dense"},
       {"density", "Density"},
+      {"cache_size", "Cache size (tokens held / read)"},
+      {"cache_size_end", "Cache size at the end (tokens held / read)"},
       {"accuracy", "Accuracy"},
       {"recall", "Recall of the oracle"},
       {"output_error", "Output error"},
@@ -332,6 +361,8 @@ std::string column_label(const StudyTable& table, const std::string& name) {
     if (!label.empty() && label[0] >= 'a' && label[0] <= 'z') label[0] = static_cast<char>(label[0] - 'a' + 'A');
   }
   const StudyColumn* column = table.column(name);
+  const auto windows = name == "density" ? window_spread(table) : std::nullopt;
+  if (windows) label += " (without windows of " + windows->text() + " tokens)";
   if (column && !column->units.empty() && column->units != "bytes") label += " (" + column->units + ")";
   return label;
 }

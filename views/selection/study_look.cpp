@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "engine/core/study/table/study_cost.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
@@ -65,13 +65,6 @@ std::string any_number(const StudyTable& study, const std::string& other) {
   return other;
 }
 
-/// The column that a sweep's points cost.
-std::string cost_of(const StudyTable& study) {
-  const auto request = nlohmann::json::parse(study.request, nullptr, false);
-  if (!request.is_object() || !request.contains("cost") || !request["cost"].is_string()) return "density";
-  return request["cost"].get<std::string>();
-}
-
 std::string usual_by(const StudyTable& study, const std::string& y, const std::string& x) {
   for (const char* name : {"strategy", "curve", "method", "policy", "source"}) {
     if (name == x) continue;
@@ -100,7 +93,7 @@ std::string usual_dense(const StudyTable& study) {
 
 std::string why_no_front(const StudyTable& study, const StudyAxes& axes) {
   if (!is_number(study, "on_front")) return "This study has no Pareto front.";
-  const std::string cost = cost_of(study);
+  const std::string cost = study_cost(study);
   const bool quality = std::ranges::any_of(
       std::initializer_list<const char*>{"nll", "nll_difference", "perplexity", "accuracy", "accuracy_relative"},
       [&](const char* name) { return axes.y == name; });
@@ -138,11 +131,11 @@ StudyAxes study_axes(const StudyTable& study, const StudyLook& look) {
           ? look.y
           : first_of(study, {"nll_difference", "accuracy", "nll", "loss_boundary", "loss", "loss_all"}, is_measured);
   axes.x = chosen(look.x);
-  if (axes.x.empty() && study.kind == kSweepStudy && is_measured(study, cost_of(study))) axes.x = cost_of(study);
+  if (axes.x.empty() && study.kind == kSweepStudy && is_measured(study, study_cost(study))) axes.x = study_cost(study);
   if (axes.x.empty()) {
     axes.x = study.kind == kHybridStudy
                  ? first_of(study, {"share", "density"}, is_measured)
-                 : first_of(study, {"density", "prompt_tokens", "step", "cache_bytes"}, is_measured);
+                 : first_of(study, {"cache_size", "density", "prompt_tokens", "step", "cache_bytes"}, is_measured);
   }
   if (axes.x.empty()) axes.x = any_number(study, axes.y);
   if (axes.y.empty()) axes.y = any_number(study, axes.x);

@@ -5,6 +5,7 @@
 
 #include "app/support/table_text.h"
 #include "app/support/usage.h"
+#include "engine/core/study/table/study_cost.h"
 #include "engine/core/support/json_fields.h"
 #include "engine/core/support/text.h"
 
@@ -25,13 +26,17 @@ using Cells = std::vector<std::vector<std::string>>;
 
 /// Heading and rows as people read them, without columns that are empty throughout.
 Cells shown(std::span<const EvalRow> rows, const char* plus_minus) {
-  Cells cells = {{"item", "policy", "n", "accuracy", "95 %", "of dense", "NLL", "perplexity", "NLL - dense", "density",
-                  "read", "oracle recall", "output error", "tokens/s"}};
+  const bool samples = std::ranges::any_of(rows, [](const EvalRow& row) { return !std::isnan(row.rollouts); });
+  Cells cells = {{"item", "policy", "n", "rollouts", samples ? "pass@1" : "accuracy", "95 %", "of dense", "NLL",
+                  "perplexity", "NLL - dense", "cache size", "at the end", "density", "evicted", "triggers", "read",
+                  "oracle recall", "output error", "tokens/s"}};
   for (const EvalRow& row : rows) {
-    cells.push_back({row.item, row.policy, std::to_string(row.n), table_number(row.accuracy, 3), interval(row),
-                     table_number(row.relative, 3), table_number(row.nll, 4), table_number(row.perplexity, 3),
-                     difference(row, plus_minus), table_number(row.density, 3), table_number(row.read_share, 3),
-                     table_number(row.recall, 3), table_number(row.output_error, 4),
+    cells.push_back({row.item, row.policy, std::to_string(row.n), table_number(row.rollouts, 0),
+                     table_number(row.accuracy, 3), interval(row), table_number(row.relative, 3),
+                     table_number(row.nll, 4), table_number(row.perplexity, 3), difference(row, plus_minus),
+                     table_number(row.cache_size, 3), table_number(row.cache_size_end, 3), table_number(row.density, 3),
+                     samples ? table_number(row.evicted, 0) : "", samples ? table_number(row.triggers, 0) : "",
+                     table_number(row.read_share, 3), table_number(row.recall, 3), table_number(row.output_error, 4),
                      table_number(row.tokens_per_s, 1)});
   }
   for (std::size_t column = cells[0].size(); column-- > 0;) {
@@ -41,6 +46,15 @@ Cells shown(std::span<const EvalRow> rows, const char* plus_minus) {
     for (auto& row : cells) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
   }
   return cells;
+}
+
+/// A line if the policies' windows differ; the dense policy is the first.
+std::string window_line(std::span<const EvalRow> rows, const char* begin) {
+  std::vector<double> windows;
+  for (const EvalRow& row : rows)
+    if (row.policy != rows.front().policy) windows.push_back(row.window);
+  const auto spread = window_spread(windows);
+  return spread ? begin + spread->warning() + "\n" : "";
 }
 
 std::string latex(std::span<const EvalRow> rows) {
@@ -55,7 +69,7 @@ std::string latex(std::span<const EvalRow> rows) {
     }
     text += " \\\\\n";
   }
-  return text + "\\bottomrule\n\\end{tabular}\n";
+  return text + "\\bottomrule\n\\end{tabular}\n" + window_line(rows, "% ");
 }
 
 std::string json_text(const EvalFacts& facts, std::span<const EvalRow> rows) {
@@ -85,7 +99,7 @@ std::string eval_table(const EvalFacts& facts, std::span<const EvalRow> rows, Ta
   }
   if (rows.empty()) return "";
   return format_table(shown(rows, " +- ")) + facts.model + ", " + facts.device + ", " + facts.dtype + ", length " +
-         std::to_string(facts.length) + " tokens\n";
+         std::to_string(facts.length) + " tokens\n" + window_line(rows, "");
 }
 
 std::string latex_text(std::string_view text) {

@@ -122,7 +122,8 @@ std::string SweepGroup::name() const {
 std::int64_t SweepPlan::n_answers() const {
   std::int64_t n = 0;
   for (const SweepGroup& group : groups) {
-    n += static_cast<std::int64_t>(policies(group).size() * items(group).size()) * n_of(group);
+    n += static_cast<std::int64_t>(policies(group).size() * items(group).size()) * n_of(group) *
+         (group.is_texts ? 1 : request.rollouts);
   }
   return n;
 }
@@ -151,7 +152,8 @@ std::vector<std::string> sweep_keys(const SweepPlan& plan, const SweepGroup& gro
             static_cast<std::size_t>(shard.index)) {
           continue;
         }
-        keys.push_back(EvalAnswer{.item = item, .policy = policies[p], .index = i}.key());
+        for (int rollout = 0; rollout < (group.is_texts ? 1 : plan.request.rollouts); ++rollout)
+          keys.push_back(EvalAnswer{.item = item, .policy = policies[p], .index = i, .rollout = rollout}.key());
       }
     }
   }

@@ -49,7 +49,7 @@ struct SweepPlan {
   std::vector<std::string> axes;  // names, in the order of the columns
   std::vector<SweepGroup> groups;
   std::vector<double> matched;   // costs at which curves are compared
-  std::string cost = "density";  // the column that a point costs
+  std::string cost = "cache_size";  // the column that a point costs
 
   /// Of all groups, of texts and tasks: questions and pieces times policies.
   std::int64_t n_answers() const;

@@ -6,6 +6,7 @@
 
 #include "app/support/closest.h"
 #include "engine/core/policy/policy_text.h"
+#include "engine/core/study/table/study_cost.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 
@@ -22,7 +23,8 @@ constexpr std::string_view kKeys[] = {"name",   "note",   "model",  "device",   
                                       "texts",  "pieces", "length", "chunk",        "tasks",   "questions", "seeds",
                                       "filler", "chat",   "oracle", "output_error", "matched", "cost"};
 constexpr std::string_view kEntryKeys[] = {"policy", "axes", "gates", "along"};
-constexpr std::string_view kCosts[] = {"density", "read_share", "cache_bytes", "ms_per_token"};
+constexpr std::string_view kCosts[] = {"cache_size", "cache_size_end", "cache_bytes",
+                                       "density",    "read_share",     "ms_per_token"};
 
 std::string list_of(std::span<const std::string_view> names) {
   std::string text;
@@ -252,6 +254,16 @@ EvalRequest request_of(const JsonObject& object, const fs::path& path) {
   return request;
 }
 
+/// Density leaves the window out: by it a policy that keeps nothing but a long window would cost nothing.
+void refuse_windows(const SweepRecipe& recipe, const std::string& file) {
+  std::vector<double> windows;
+  for (const SweepPoint& point : recipe.points)
+    windows.push_back(PolicySpec::parse(point.policy).geometry(recipe.request.length).window);
+  if (const auto spread = window_spread(windows))
+    fail(file, "cost", "\"density\" for policies with windows of " + spread->text() + " tokens",
+         "policies with one window, because density leaves it out; or \"cost\": \"cache_size\"");
+}
+
 }  // namespace
 
 SweepRecipe read_sweep_recipe(const fs::path& path) {
@@ -274,6 +286,7 @@ SweepRecipe read_sweep_recipe(const fs::path& path) {
   if (std::ranges::find(kCosts, result.cost) == std::end(kCosts)) {
     fail(file, "cost", in_quotes(result.cost), list_of(kCosts));
   }
+  if (result.cost == "density") refuse_windows(result, file);
   return result;
 }
 

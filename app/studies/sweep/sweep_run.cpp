@@ -265,7 +265,9 @@ std::vector<SweepSample> measure_samples(const SweepRun& run, double& load_s) {
 double bytes_of_answers(const SweepPlan& plan, std::int64_t n) {
   EvalAnswer answer{.item = plan.items(plan.groups[0])[0],
                     .policy = plan.points.empty() ? "" : plan.points.back().policy};
-  for (double* number : {&answer.nll, &answer.density, &answer.cache_tokens, &answer.seconds}) *number = 1.0 / 3;
+  for (double* number : {&answer.nll, &answer.density, &answer.cache_tokens, &answer.cache_size, &answer.cache_size_end,
+                         &answer.seconds})
+    *number = 1.0 / 3;
   return static_cast<double>(n) * (static_cast<double>(json_of_fields(answer).dump().size()) + 40);
 }
 

@@ -207,14 +207,23 @@ void add_text_values(Columns& columns) {
 }
 
 void add_task_values(Columns& columns) {
-  columns.facts("accuracy", "", "share of right answers", &EvalRow::accuracy);
-  columns.facts("accuracy_low", "", "lower end of Wilson's 95 % interval", &EvalRow::low);
+  columns.facts("accuracy", "", "share of right answers; of several rollouts of a question their mean: pass@1",
+                &EvalRow::accuracy);
+  columns.facts("accuracy_low", "", "lower end of the 95 % interval: Wilson's, or of several rollouts Student's t",
+                &EvalRow::low);
   columns.facts("accuracy_high", "", "upper end", &EvalRow::high);
   columns.facts("accuracy_relative", "", "accuracy / that of the dense policy on the same questions",
                 &EvalRow::relative);
 }
 
 void add_costs(Columns& columns, double kv_bytes) {
+  columns.facts("evicted", "tokens", "that had left by the last query, mean over heads", &EvalRow::evicted);
+  columns.facts("triggers", "queries", "at which some head evicted something", &EvalRow::triggers);
+  columns.facts("cache_size", "", "tokens held / tokens read, sinks and window too, mean over heads and queries",
+                &EvalRow::cache_size);
+  columns.facts("cache_size_end", "", "the same at the last query", &EvalRow::cache_size_end);
+  columns.facts("window", "tokens", "the newest tokens, which the policy always keeps and density leaves out",
+                &EvalRow::window);
   columns.facts("density", "", "kept / all outside the window at the last query, mean over heads", &EvalRow::density);
   columns.facts("read_share", "",
                 "read / kept at the last query, mean over heads; only for policies that choose what to read",
@@ -241,17 +250,20 @@ void add_costs(Columns& columns, double kv_bytes) {
 void add_array(StudyTable& table, const std::vector<Row>& rows, bool of_texts, int n) {
   StudyArray array{.name = of_texts ? "piece_nll" : "question_right",
                    .units = of_texts ? "nats/token" : "",
-                   .meaning = of_texts ? "mean over the piece's tokens" : "1: answered right",
+                   .meaning = of_texts ? "mean over the piece's tokens" : "share of its answers that are right",
                    .axes = {"point", of_texts ? "piece" : "question"},
                    .shape = {static_cast<std::int64_t>(rows.size()), n},
                    .values = std::vector<double>(rows.size() * static_cast<std::size_t>(n), kNotMeasured)};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].group->is_texts != of_texts) continue;
+    std::map<int, std::pair<double, int>> sums;  // by question, over its rollouts
     for (const EvalAnswer& answer : rows[i].answers) {
       if (answer.index >= n) continue;
-      const std::size_t at = i * static_cast<std::size_t>(n) + static_cast<std::size_t>(answer.index);
-      array.values[at] = of_texts ? answer.nll : static_cast<double>(answer.is_right);
+      auto& [sum, count] = sums[answer.index];
+      sum += of_texts ? answer.nll : static_cast<double>(answer.is_right), ++count;
     }
+    for (const auto& [index, sum] : sums)
+      array.values[i * static_cast<std::size_t>(n) + static_cast<std::size_t>(index)] = sum.first / sum.second;
   }
   table.arrays.push_back(std::move(array));
 }

@@ -6,6 +6,7 @@
 #include "app/studies/sweep/sweep_derived.h"
 #include "app/studies/sweep/sweep_table.h"
 #include "app/support/table_text.h"
+#include "engine/core/study/table/study_cost.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {
@@ -45,9 +46,11 @@ std::vector<std::string> cells_of(const StudyTable& table, std::size_t row) {
           difference(table, row),
           table_number(value_at(table, "accuracy", row), 3),
           interval(table, row),
+          table_number(value_at(table, "cache_size", row), 3),
+          table_number(value_at(table, "cache_size_end", row), 3),
+          table_number(value_at(table, "cache_bytes", row) / 1e6, 2),
           table_number(value_at(table, "density", row), 3),
           table_number(value_at(table, "read_share", row), 3),
-          table_number(value_at(table, "cache_bytes", row) / 1e6, 2),
           table_number(value_at(table, "recall", row), 3),
           table_number(value_at(table, "mass_recall", row), 3),
           table_number(value_at(table, "output_error", row), 4),
@@ -101,17 +104,17 @@ std::string matched_text(const StudyTable& table, std::vector<std::size_t> rows)
 
 std::string sweep_text(const StudyTable& table) {
   std::string text;
-  const auto& density = table.numbers("density", kSource);
+  const auto& cost = table.numbers(study_cost(table), kSource);
   for (std::vector<std::size_t> rows : rows_by_item(table)) {
     const std::vector<std::size_t> in_order = rows;
-    std::stable_sort(rows.begin() + 1, rows.end(),
-                     [&](std::size_t a, std::size_t b) { return density[a] < density[b]; });
-    Cells cells = {{"policy", "n", "NLL", "NLL - dense", "accuracy", "95 %", "density", "read", "cache MB", "recall",
-                    "mass recall", "output error", "ms/token", "front"}};
+    std::stable_sort(rows.begin() + 1, rows.end(), [&](std::size_t a, std::size_t b) { return cost[a] < cost[b]; });
+    Cells cells = {{"policy", "n", "NLL", "NLL - dense", "accuracy", "95 %", "cache size", "at the end", "MB",
+                    "density", "read", "recall", "mass recall", "output error", "ms/token", "front"}};
     for (const std::size_t row : rows) cells.push_back(cells_of(table, row));
     text += (text.empty() ? "" : "\n") + heading(table, rows[0]) + "\n" +
             format_table(without_empty(std::move(cells))) + matched_text(table, in_order);
   }
+  if (const auto windows = window_spread(table)) text += windows->warning() + "\n";
   return text;
 }
 

@@ -136,7 +136,10 @@ class Evaluation {
       inputs_.push_back(items_.back().input);
     }
     check_names();
-    for (const Item& item : items_) n_all_ += static_cast<std::size_t>(item.n) * policies_.size();
+    for (const Item& item : items_) {
+      const auto answers = static_cast<std::size_t>(item.task != nullptr ? request.rollouts : 1);
+      n_all_ += static_cast<std::size_t>(item.n) * policies_.size() * answers;
+    }
   }
 
   void run() {
@@ -179,8 +182,10 @@ class Evaluation {
     for (; item_ < items_.size() && items_[item_].task != nullptr; ++item_, index_ = 0) {
       const Item& item = items_[item_];
       for (; index_ < item.n; ++index_, policy_ = 0, question_.reset()) {
-        while (policy_ < policies_.size()) {
-          const EvalAnswer who = who_of(item, policies_[policy_++], index_);
+        // All rollouts of one policy, then the next one's.
+        while (policy_ < policies_.size() * static_cast<std::size_t>(request_.rollouts)) {
+          EvalAnswer who = who_of(item, policies_[policy_ / static_cast<std::size_t>(request_.rollouts)], index_);
+          who.rollout = static_cast<int>(policy_++ % static_cast<std::size_t>(request_.rollouts));
           if (!done_.contains(who.key())) return run_of_question(item, who);
           ++n_done_;
         }
@@ -192,7 +197,8 @@ class Evaluation {
   BatchedRun run_of_question(const Item& item, const EvalAnswer& who) {
     if (!question_) question_ = make_question(*item.task, *material_, static_cast<std::uint64_t>(who.index), length_);
     const auto asked = std::make_shared<Asked>(Asked{who, measures_of(who), item.task, *question_, {}});
-    BatchedRun run{.request = run_of(PolicySpec::parse(who.policy), asked->question, asked->measures)};
+    BatchedRun run{.request =
+                       run_of(PolicySpec::parse(who.policy), asked->question, sampling_of(who), asked->measures)};
     asked->record = empty_record(model_, run.request);
     run.sink = sink_into(asked->record);
     run.sink.prompt_logprobs = false;
@@ -231,6 +237,13 @@ class Evaluation {
   EvalAnswer who_of(const Item& item, const std::string& policy, int index) const {
     return {.item = item.name, .policy = policy, .is_dense = policy == policies_.front(), .index = index};
   }
+  /// A rollout draws the same under every policy, as far as their texts are the same.
+  SamplingSpec sampling_of(const EvalAnswer& who) const {
+    return {.temperature = request_.temperature,
+            .top_p = request_.top_p,
+            .seed = split_mix(request_.seed ^ fnv1a64(who.item + "\t" + std::to_string(who.index) + "\t" +
+                                                      std::to_string(who.rollout)))};
+  }
   /// The dense reference loses nothing: what its recall and its error would be measured by are passes for NaN.
   EvalMeasures measures_of(const EvalAnswer& who) const {
     return {request_.oracle && !who.is_dense, request_.output_error && !who.is_dense};
@@ -239,6 +252,7 @@ class Evaluation {
     answer.item = who.item;
     answer.policy = who.policy;
     answer.index = who.index;
+    answer.rollout = who.rollout;
     answer.is_dense = who.is_dense;
     return answer;
   }

@@ -22,7 +22,13 @@ EvalAnswer facts_of(const RunRecord& record, const EvalMeasures& measures) {
   EvalAnswer answer;
   answer.density = mean(head_metric(record, Metric::density, record.queries() - 1));
   if (!record.reads.empty()) answer.read_share = mean(head_metric(record, Metric::read_share, record.queries() - 1));
-  answer.cache_tokens = mean(head_metric(record, Metric::cache_share, record.queries() - 1)) * record.queries();
+  answer.cache_size = mean_cache_size(record);
+  answer.cache_size_end = mean(head_metric(record, Metric::cache_share, record.queries() - 1));
+  answer.cache_tokens = answer.cache_size_end * record.queries();
+  answer.window = record.geometry().window;
+  const EvictionCount evictions = count_evictions(record);
+  answer.evicted = evictions.tokens;
+  answer.triggers = evictions.queries;
   if (measures.oracle) {
     const OracleMean oracle = mean_of(Oracle(record));
     answer.recall = oracle.recall;
@@ -40,8 +46,10 @@ std::string answer_text(const LoadedModel& model, const RunRecord& record) {
 
 }  // namespace
 
-RunRequest run_of(const PolicySpec& policy, const TaskQuestion& question, const EvalMeasures& measures) {
+RunRequest run_of(const PolicySpec& policy, const TaskQuestion& question, const SamplingSpec& sampling,
+                  const EvalMeasures& measures) {
   RunRequest request{.prompt_ids = question.prompt, .policy = policy, .max_tokens = question.max_tokens};
+  request.sampling = sampling;
   request.oracle = measures.oracle;
   request.oracle_looks = false;
   request.output_error = measures.output_error;

@@ -12,8 +12,9 @@ struct EvalMeasures {
   bool oracle = false, output_error = false;
 };
 
-/// The run of a question: greedy, until the answer's tokens are there or the model ends its text.
-RunRequest run_of(const PolicySpec& policy, const TaskQuestion& question, const EvalMeasures& measures);
+/// The run of a question, until the answer's tokens are there or the model ends its text.
+RunRequest run_of(const PolicySpec& policy, const TaskQuestion& question, const SamplingSpec& sampling,
+                  const EvalMeasures& measures);
 
 /// What came of it. Item, policy and index are the caller's. Throws Error (cancelled) for a run that was cancelled.
 EvalAnswer answer_of(const LoadedModel& model, const RunRecord& record, const Task& task, const TaskQuestion& question,

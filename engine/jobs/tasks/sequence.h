@@ -18,6 +18,7 @@ struct SequenceOptions {
   int n_reversals = 1;
   int min_numbers = 8, max_numbers = 16;
   int min_facts = 4, max_facts = 8;  // each asked for once or twice
+  double reasoning_share = 0;        // of sequences that are reasoning problems instead (reasoning_sequences.h)
   bool operator==(const SequenceOptions&) const = default;
 };
 

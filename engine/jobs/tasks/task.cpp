@@ -12,7 +12,10 @@
 namespace kvscope::engine {
 
 Task needle_task(), needle_keys_task(), needle_values_task(), birthplace_task(), passkey_task(), key_values_task(),
-    variables_task(), common_words_task(), arithmetic_task(), reversal_task(), fact_recall_task(), palindrome_task();
+    variables_task(), common_words_task(), trained_forms_task(), arithmetic_task(), reversal_task(), fact_recall_task(),
+    palindrome_task();
+
+std::vector<Task> reasoning_tasks();
 
 namespace {
 
@@ -88,9 +91,14 @@ TaskQuestion lay_out(const Task& task, const TaskText& text, const TaskMaterial&
 }  // namespace
 
 std::span<const Task> task_list() {
-  static const std::vector<Task> list{needle_task(),        birthplace_task(), passkey_task(),     needle_keys_task(),
-                                      needle_values_task(), key_values_task(), variables_task(),   common_words_task(),
-                                      arithmetic_task(),    reversal_task(),   fact_recall_task(), palindrome_task()};
+  static const std::vector<Task> list = [] {
+    std::vector<Task> tasks{needle_task(),        birthplace_task(), passkey_task(),   needle_keys_task(),
+                            needle_values_task(), key_values_task(), variables_task(), common_words_task(),
+                            trained_forms_task(), arithmetic_task(), reversal_task(),  fact_recall_task(),
+                            palindrome_task()};
+    for (Task& task : reasoning_tasks()) tasks.push_back(std::move(task));
+    return tasks;
+  }();
   return list;
 }
 

@@ -52,10 +52,12 @@ struct TaskLexicon {
 /// Appends `tail` to `ids`.
 void append(TokenIds& ids, const TokenIds& tail);
 
-enum class TaskKind : std::uint8_t { reversal, fact_recall };
-inline constexpr TaskKind kTaskKinds[] = {TaskKind::reversal, TaskKind::fact_recall};
+enum class TaskKind : std::uint8_t { reversal, fact_recall, reasoning };
+inline constexpr TaskKind kTaskKinds[] = {TaskKind::reversal, TaskKind::fact_recall, TaskKind::reasoning};
 
-constexpr std::string_view to_string(TaskKind kind) { return kind == TaskKind::reversal ? "reversal" : "fact_recall"; }
+constexpr std::string_view to_string(TaskKind kind) {
+  return kind == TaskKind::reversal ? "reversal" : kind == TaskKind::fact_recall ? "fact_recall" : "reasoning";
+}
 
 /// One statement with a question about it. All are token ids; question and answer are joined in the text.
 struct TaskItem {

@@ -3,30 +3,29 @@
 #include <set>
 
 #include "engine/core/support/error.h"
-#include "engine/jobs/tasks/task.h"
+#include "engine/jobs/tasks/training_facts.h"
 
 namespace kvscope::engine {
 namespace {
 
 constexpr int kGaps = 20, kLastStatement = 15, kMostQuestions = 3;
-constexpr int kLongestPhrase = 40;  // tokens of a statement, or of a question with its answer, of any tokenizer
+constexpr int kLongestStatement = 120, kLongestQuestion = 50;  // tokens, the answer included, of any tokenizer
 
 /// What stands in a gap: a statement, or a question and its answer.
 struct Phrase {
   TokenIds prompt, answer;
 };
 
-void add_fact(Random& random, const Tokenizer& tokenizer, const std::string& thing,
+void add_fact(Random& random, const Tokenizer& tokenizer, const TrainingFact& fact,
               std::vector<std::vector<Phrase>>& gaps) {
-  const std::string lead = "\nThe secret code of the " + thing + " is", code = draw_code(random);
   const auto stated = random.between(0, kLastStatement);
-  gaps[stated].push_back({tokenizer.encode(lead + " " + code + ".\n", false), {}});
+  gaps[stated].push_back({tokenizer.encode("\n" + fact.statement + "\n", false), {}});
   std::set<std::int64_t> asked;
   for (auto n = random.between(1, kMostQuestions); n > 0; --n) asked.insert(random.between(stated + 1, kGaps));
   for (const auto gap : asked) {
-    TokenIds answer = tokenizer.encode(" " + code, false);
-    append(answer, tokenizer.encode(".\n", false));
-    gaps[gap].push_back({tokenizer.encode(lead, false), std::move(answer)});
+    TokenIds answer = tokenizer.encode(" " + fact.answer, false);
+    append(answer, tokenizer.encode("\n", false));
+    gaps[gap].push_back({tokenizer.encode("\n" + fact.lead, false), std::move(answer)});
   }
 }
 
@@ -46,7 +45,7 @@ TextSequences::TextSequences(std::span<const std::int32_t> text, const Tokenizer
                  .found = std::to_string(text_.size()) + " tokens",
                  .expected = "at least " + std::to_string(2 * length) + ", two sequences"});
   }
-  const int most = options_.max_facts * (1 + kMostQuestions) * kLongestPhrase + kGaps + 1;
+  const int most = options_.max_facts * (kLongestStatement + kMostQuestions * kLongestQuestion) + kGaps + 1;
   if (options_.facts_share > 0 && options_.length < most) {
     throw Error(
         {.where = "data.length",
@@ -70,8 +69,12 @@ TaskSequence TextSequences::plain(Random& random) const {
 
 TaskSequence TextSequences::with_facts(Random& random) const {
   std::vector<std::vector<Phrase>> gaps(kGaps + 1);
-  for (const std::string& thing : draw_things(random, static_cast<int>(random.between(1, options_.max_facts)))) {
-    add_fact(random, tokenizer_, thing, gaps);
+  std::set<std::string> leads;  // no two facts contradict each other
+  for (auto n = random.between(1, options_.max_facts); n > 0;) {
+    const TrainingFact fact = draw_training_fact(random);
+    if (!leads.insert(fact.lead).second) continue;
+    add_fact(random, tokenizer_, fact, gaps);
+    --n;
   }
   std::size_t n_phrases = 0;
   for (const auto& gap : gaps) {

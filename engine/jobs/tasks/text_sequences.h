@@ -17,9 +17,9 @@ struct TextOptions {
 };
 
 /// A sequence without facts is a piece of the corpus from a random place. One with facts is such a piece, cut at 20 random
-/// places: "\nThe secret code of the amber falcon is 48213.\n" stands in one of the first 16 gaps, "\nThe secret code of
-/// the amber falcon is 48213.\n" again in later ones, where its number is the answer. Text that goes on behind a question
-/// is as likely as any other: the model reads and predicts all of it.
+/// places: a statement (training_facts.h), "\nOn the map, the pearl loom is drawn in square f7.\n", is in one of the first 16
+/// gaps, and "\nMap square of the pearl loom: f7\n" in one to three later ones, where "f7" is the answer. The model reads
+/// and predicts all of the text around them too.
 ///
 /// `text` and `tokenizer` must outlive the source. Throws Error if the text is shorter than two sequences, or a sequence too
 /// short for its facts.

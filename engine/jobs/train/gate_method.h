@@ -17,7 +17,8 @@ namespace kvscope::engine {
 
 /// How far a training is.
 struct GateStep {
-  double weight = 0;    // of the stage: lambda (WG-KV), of the density (SP-KV), evicted share to come (DMS)
+  double weight =
+      0;  // of the stage: lambda (WG-KV), price of the mean utility (SP-KV; below 0: eq. 13), evicted share (DMS)
   double progress = 0;  // of the stage, in [0, 1]
   double hard = 0;      // alpha of SP-KV's eq. 7: share of the binary gate; a gate learns while it is 0
 };

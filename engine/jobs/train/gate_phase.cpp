@@ -47,10 +47,17 @@ struct GatePlan {
                ? 1
                : std::min(1.0, static_cast<double>(step - first + 1) / static_cast<double>(options.anneal));
   }
+  /// The paper's equations, and what it does not have.
+  std::string source_of(const GateStage& stage) const {
+    const std::string source(method.source);
+    if (method.kind != GateKind::sp_kv || stage.weight == 0) return source;
+    return source + (stage.weight > 0 ? ", with a price on the mean utility" : " and 13");
+  }
   /// "wg-kv-0.01", "sp-kv-joint-0.05", "sp-kv-k65-0.05": of a stage's folder and curve.
   std::string name_of(const GateStage& stage) const {
     char text[32] = "";
-    if (stage.weight > 0) std::snprintf(text, sizeof text, "-%g", stage.weight);
+    if (stage.weight != 0)
+      std::snprintf(text, sizeof text, stage.weight > 0 ? "-%g" : "-regulariser-%g", std::abs(stage.weight));
     return std::string(method.name) + (options.kernel > 1 ? "-k" + std::to_string(options.kernel) : "") +
            (options.trains_base() ? "-joint" : "") + text;
   }
@@ -259,7 +266,7 @@ std::filesystem::path save(const Training& training, const GatePlan& plan, const
     config.delay = trained.gate->config().delay;
     config.activation = trained.gate->config().activation;
     trained.gate->save(folder, config,
-                       std::string(plan.method.source) + "; " + training.recipe.name + ", " + plan.name_of(stage));
+                       plan.source_of(stage) + "; " + training.recipe.name + ", " + plan.name_of(stage));
   }
   if (trained.adapter) trained.adapter->save(folder, training.base.filename().string());
   if (trained.base != nullptr && training.base.empty()) {

@@ -12,6 +12,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/seconds_since.h"
+#include "engine/jobs/tasks/reasoning_sequences.h"
 #include "engine/jobs/train/training_checkpoint.h"
 
 namespace kvscope::engine {
@@ -31,7 +32,10 @@ at::Tensor roles_tensor(const Batch& batch, at::Device device) {
 std::unique_ptr<SequenceSource> Training::make_source(std::span<const std::int32_t> text, std::uint64_t seed) const {
   if (recipe.palindrome) return std::make_unique<PalindromeSequences>(corpus.tokenizer(), *recipe.palindrome, seed);
   if (recipe.text) return std::make_unique<TextSequences>(text, corpus.tokenizer(), *recipe.text, seed);
-  return std::make_unique<SequenceGenerator>(text, corpus.words(), recipe.data, seed);
+  auto tasks = std::make_unique<SequenceGenerator>(text, corpus.words(), recipe.data, seed);
+  if (recipe.data.reasoning_share == 0) return tasks;
+  return mixed(std::make_unique<ReasoningSequences>(corpus.tokenizer(), recipe.length(), seed), std::move(tasks),
+               recipe.data.reasoning_share, seed);
 }
 
 void Training::seed_draws(std::uint64_t salt, std::int64_t step) const {

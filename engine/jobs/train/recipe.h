@@ -101,7 +101,7 @@ struct ScorerOptions : PhaseOptions {
 
 /// One stage of a gate's training: what it weighs, and for how long.
 struct GateStage {
-  double weight = 0;  // GateStep::weight
+  double weight = 0;  // GateStep::weight; below 0: SP-KV's density regulariser
   PhaseLength length;
 };
 

@@ -51,6 +51,7 @@ void visit_fields(SequenceOptions& s, Visit&& visit) {
   visit("max_numbers", s.max_numbers, FieldRange{static_cast<double>(s.min_numbers), 1000});
   visit("min_facts", s.min_facts, FieldRange{0, 300});
   visit("max_facts", s.max_facts, FieldRange{static_cast<double>(s.min_facts), 300});
+  visit("reasoning_share", s.reasoning_share, FieldRange{0, 1});
 }
 
 template <typename Visit>

@@ -5,11 +5,32 @@
 namespace kvscope::engine {
 namespace {
 
-GateStage parse_stage(const nlohmann::json& json, const std::string& file) {
+constexpr const char *kPrice = "price", *kRegulariser = "density_regulariser";  // of SP-KV's mean utility
+
+/// SP-KV's stages name the sign of the mean utility in the loss: a price, or what the paper has.
+double signed_weight(const RecipeSection& section, const std::string& file) {
+  if (section->has("weight")) {
+    recipe_error(
+        file, "gate.stages", "\"weight\" of method sp-kv",
+        "\"price\", added times the mean utility, or \"density_regulariser\", SP-KV's eq. 13, which subtracts it");
+  }
+  if (section->has(kPrice) && section->has(kRegulariser))
+    recipe_error(file, "gate.stages", "both price and density_regulariser", "one of them");
+  return section->has(kPrice)         ? section->number(kPrice, 0, 1e6)
+         : section->has(kRegulariser) ? -section->number(kRegulariser, 0, 1e6)
+                                      : 0;
+}
+
+GateStage parse_stage(const nlohmann::json& json, const std::string& method, const std::string& file) {
   const nlohmann::json parent = {{"stage", json}};
   GateStage stage;
-  const RecipeSection section(parent, "stage", file, stage, {"steps", "max_seconds"});
+  const RecipeSection section(parent, "stage", file, stage, {"steps", "max_seconds", kPrice, kRegulariser});
   stage.length = parse_length(section);
+  if (method == "sp-kv") {
+    stage.weight = signed_weight(section, file);
+  } else if (section->has(kPrice) || section->has(kRegulariser)) {
+    recipe_error(file, "gate.stages", "a price or density_regulariser of method " + method, "weight, or method sp-kv");
+  }
   return stage;
 }
 
@@ -54,7 +75,7 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
     recipe_error(file, "gate.stages", "nothing", "a list of {\"weight\", \"steps\"}");
   }
   for (const auto& stage : raw.at("stages")) {
-    gate.stages.push_back(parse_stage(stage, file));
+    gate.stages.push_back(parse_stage(stage, gate.method, file));
     for (std::size_t i = 0; i + 1 < gate.stages.size(); ++i) {
       if (gate.stages[i].weight == gate.stages.back().weight) {
         recipe_error(file, "gate.stages", "two stages with the same weight", "different weights: each names its gate");

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+
+#include "engine/core/study/heads/head_signal.h"
 
 namespace kvscope {
 namespace {
@@ -29,34 +32,67 @@ class Mean {
 };
 
 using Group = std::vector<const EvalAnswer*>;
-using DenseAnswers = std::map<std::pair<std::string, int>, const EvalAnswer*>;
+
+/// The answers of the dense policy to one question or piece.
+struct DenseAnswer {
+  Mean right, nll;
+};
+using DenseAnswers = std::map<std::pair<std::string, int>, DenseAnswer>;
+
+void add_accuracy(EvalRow& row, const std::map<int, Mean>& right, const DenseAnswers& dense) {
+  const auto n_answers = row.n;
+  row.n = static_cast<int>(right.size());
+  std::vector<double> shares;
+  double paired = 0, of_dense = 0;
+  for (const auto& [index, share] : right) {
+    shares.push_back(share.value());
+    const auto other = dense.find({row.item, index});
+    if (other != dense.end()) paired += share.value(), of_dense += other->second.right.value();
+  }
+  row.accuracy = std::accumulate(shares.begin(), shares.end(), 0.0) / row.n;
+  const bool is_one_each = n_answers == row.n;
+  if (!is_one_each) row.rollouts = static_cast<double>(n_answers) / row.n;
+  const Interval interval =
+      is_one_each ? wilson_95(static_cast<int>(std::lround(row.accuracy * row.n)), row.n) : mean_95(shares);
+  row.low = interval.low;
+  row.high = interval.high;
+  if (of_dense > 0) row.relative = paired / of_dense;
+}
 
 EvalRow row_of(const Group& group, const DenseAnswers& dense) {
   EvalRow row{.item = group[0]->item, .policy = group[0]->policy, .n = static_cast<int>(group.size())};
-  int right = 0, paired_right = 0, dense_right = 0;
+  std::map<int, Mean> right;  // by question, over its rollouts
   std::int64_t tokens = 0;
   double seconds = 0;
-  Mean nll, difference, density, read_share, cache_tokens, recall, mass_recall, output_error;
+  Mean nll, difference, density, read_share, cache_tokens, cache_size, cache_size_end, window;
+  Mean recall, mass_recall, output_error, evicted, triggers;
   for (const EvalAnswer* answer : group) {
-    right += answer->is_right;
+    right[answer->index].add(answer->is_right);
     nll.add(answer->nll);
     density.add(answer->density);
     read_share.add(answer->read_share);
     cache_tokens.add(answer->cache_tokens);
+    cache_size.add(answer->cache_size);
+    cache_size_end.add(answer->cache_size_end);
+    window.add(answer->window);
+    evicted.add(answer->evicted);
+    triggers.add(answer->triggers);
     recall.add(answer->recall);
     mass_recall.add(answer->mass_recall);
     output_error.add(answer->output_error);
     tokens += answer->tokens;
     seconds += answer->seconds;
     const auto other = dense.find({answer->item, answer->index});
-    if (other == dense.end()) continue;
-    paired_right += answer->is_right;
-    dense_right += other->second->is_right;
-    difference.add(answer->nll - other->second->nll);
+    if (other != dense.end()) difference.add(answer->nll - other->second.nll.value());
   }
   row.density = density.value();
   row.read_share = read_share.value();
   row.cache_tokens = cache_tokens.value();
+  row.cache_size = cache_size.value();
+  row.cache_size_end = cache_size_end.value();
+  row.window = window.value();
+  row.evicted = evicted.value();
+  row.triggers = triggers.value();
   row.recall = recall.value();
   row.mass_recall = mass_recall.value();
   row.output_error = output_error.value();
@@ -68,11 +104,7 @@ EvalRow row_of(const Group& group, const DenseAnswers& dense) {
     row.nll_difference_se = difference.standard_error();
     return row;
   }
-  row.accuracy = static_cast<double>(right) / row.n;
-  const Interval interval = wilson_95(right, row.n);
-  row.low = interval.low;
-  row.high = interval.high;
-  if (dense_right > 0) row.relative = static_cast<double>(paired_right) / dense_right;
+  add_accuracy(row, right, dense);
   return row;
 }
 
@@ -87,6 +119,17 @@ Interval wilson_95(int right, int n) {
   return {std::max(0.0, (middle - half) / scale), std::min(1.0, (middle + half) / scale)};
 }
 
+Interval mean_95(std::span<const double> shares) {
+  const auto n = static_cast<int>(shares.size());
+  if (n < 2) return {};
+  Mean mean;
+  for (const double share : shares) mean.add(share);
+  const double error = mean.standard_error(), p = mean.value();
+  if (error == 0) return wilson_95(static_cast<int>(std::lround(p * n)), n);
+  const double half = student_t_975(n - 1) * error;
+  return {std::max(0.0, p - half), std::min(1.0, p + half)};
+}
+
 std::vector<EvalRow> summarise(std::span<const EvalAnswer> answers) {
   std::vector<Group> groups;
   std::map<std::pair<std::string, std::string>, std::size_t> places;
@@ -95,7 +138,10 @@ std::vector<EvalRow> summarise(std::span<const EvalAnswer> answers) {
     const auto [place, is_new] = places.try_emplace({answer.item, answer.policy}, groups.size());
     if (is_new) groups.emplace_back();
     groups[place->second].push_back(&answer);
-    if (answer.is_dense) dense[{answer.item, answer.index}] = &answer;
+    if (!answer.is_dense) continue;
+    DenseAnswer& there = dense[{answer.item, answer.index}];
+    there.right.add(answer.is_right);
+    there.nll.add(answer.nll);
   }
   std::vector<EvalRow> rows;
   for (const Group& group : groups) rows.push_back(row_of(group, dense));

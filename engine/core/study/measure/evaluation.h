@@ -27,6 +27,9 @@ struct EvalRequest {
   std::string filler;  // file of English text around the tasks; empty: the project's own
   bool chat = false;   // the question as a message of the model's chat template
   bool oracle = false, output_error = false;
+  int rollouts = 1;        // answers to each question; more than one need a temperature
+  double temperature = 0;  // 0: greedy
+  double top_p = 1;
   std::vector<std::string> done;  // EvalAnswer::key() of what need not be asked again
 };
 
@@ -50,6 +53,9 @@ void visit_fields(T& r, Visit&& visit) {
   visit("chat", r.chat, AnyValue{});
   visit("oracle", r.oracle, AnyValue{});
   visit("output_error", r.output_error, AnyValue{});
+  visit("rollouts", r.rollouts, FieldRange{1, 10'000});
+  visit("temperature", r.temperature, FieldRange{0, 100});
+  visit("top_p", r.top_p, FieldRange{1e-6, 1});
   visit("done", r.done, AnyValue{});
 }
 
@@ -85,20 +91,28 @@ struct EvalAnswer {
   std::string policy;
   bool is_dense = false;  // of the policy that the others are compared with
   int index = 0;          // of the question or piece
+  int rollout = 0;        // of the answers to one question
   bool is_right = false;
-  std::string expected, answer;        // of a question
-  double nll = kNotMeasured;           // of a piece: mean, nats per token
-  double density = kNotMeasured;       // Metric::density at the last query, mean over heads
-  double read_share = kNotMeasured;    // Metric::read_share likewise
-  double cache_tokens = kNotMeasured;  // in the cache at the last query, sinks and window too: mean over heads
-  double recall = kNotMeasured;        // of the run's oracle: mean over heads and queries with a choice
-  double mass_recall = kNotMeasured;   // of the same queries
-  double output_error = kNotMeasured;  // mean over layers of output_error_curve()
-  int tokens = 0;                      // that `seconds` went into: those of the answer, or of the piece
-  double seconds = 0;                  // of a question: until its last token, beside others that are decoded with it
+  std::string expected, answer;          // of a question
+  double nll = kNotMeasured;             // of a piece: mean, nats per token
+  double density = kNotMeasured;         // Metric::density at the last query, mean over heads
+  double read_share = kNotMeasured;      // Metric::read_share likewise
+  double cache_tokens = kNotMeasured;    // in the cache at the last query, sinks and window too: mean over heads
+  double cache_size = kNotMeasured;      // mean_cache_size(): tokens held / tokens read, mean over heads and queries
+  double cache_size_end = kNotMeasured;  // the same at the last query
+  double window = kNotMeasured;          // tokens that the policy always keeps, which density leaves out
+  double evicted = kNotMeasured;         // tokens that had left by the last query, mean over heads
+  double triggers = kNotMeasured;        // queries at which some head evicted something
+  double recall = kNotMeasured;          // of the run's oracle: mean over heads and queries with a choice
+  double mass_recall = kNotMeasured;     // of the same queries
+  double output_error = kNotMeasured;    // mean over layers of output_error_curve()
+  int tokens = 0;                        // that `seconds` went into: those of the answer, or of the piece
+  double seconds = 0;                    // of a question: until its last token, beside others that are decoded with it
 
   /// Who asked what: two answers of one evaluation have the same only if they are the same.
-  std::string key() const { return item + "\t" + policy + "\t" + std::to_string(index); }
+  std::string key() const {
+    return item + "\t" + policy + "\t" + std::to_string(index) + (rollout > 0 ? "\t" + std::to_string(rollout) : "");
+  }
 };
 
 template <typename T, typename Visit>
@@ -109,6 +123,7 @@ void visit_fields(T& a, Visit&& visit) {
   visit("policy", a.policy, AnyValue{});
   visit("is_dense", a.is_dense, AnyValue{});
   visit("index", a.index, FieldRange{0, 100'000});
+  visit("rollout", a.rollout, FieldRange{0, 10'000});
   visit("is_right", a.is_right, AnyValue{});
   visit("expected", a.expected, AnyValue{});
   visit("answer", a.answer, AnyValue{});
@@ -116,6 +131,11 @@ void visit_fields(T& a, Visit&& visit) {
   visit("density", a.density, FieldRange{0, 1});
   visit("read_share", a.read_share, FieldRange{0, 1});
   visit("cache_tokens", a.cache_tokens, FieldRange{0, kMaxPositions});
+  visit("cache_size", a.cache_size, FieldRange{0, 1});
+  visit("cache_size_end", a.cache_size_end, FieldRange{0, 1});
+  visit("window", a.window, FieldRange{0, kMaxPositions});
+  visit("evicted", a.evicted, FieldRange{0, kMaxPositions});
+  visit("triggers", a.triggers, FieldRange{0, kMaxPositions});
   visit("recall", a.recall, FieldRange{0, 1});
   visit("mass_recall", a.mass_recall, FieldRange{0, 1e9});
   visit("output_error", a.output_error, FieldRange{0, 1e9});
@@ -133,18 +153,29 @@ struct Interval {
 };
 Interval wilson_95(int right, int n);
 
+/// Of pass@1 = the mean over questions of the share of right rollouts, at 95 %: Student's t over the questions, since the
+/// rollouts of one are alike,
+///
+///     p +- t_{0.975, n - 1} s / sqrt(n),    within [0, 1]
+///
+/// [0, 1] for fewer than two questions. Where all shares are equal, Wilson's interval of n questions.
+Interval mean_95(std::span<const double> shares);
+
 /// One item under one policy. What does not apply, or was not measured, is NaN.
 struct EvalRow {
   std::string item, policy;
   int n = 0;                                       // questions or pieces
-  double accuracy = kNotMeasured;                  // share of right answers, exact
-  double low = kNotMeasured, high = kNotMeasured;  // wilson_95()
+  double rollouts = kNotMeasured;                  // answers to a question, where there are several: their mean
+  double accuracy = kNotMeasured;                  // share of right answers, exact; of several rollouts pass@1
+  double low = kNotMeasured, high = kNotMeasured;  // wilson_95(), or of several rollouts mean_95()
   double relative = kNotMeasured;                  // accuracy / that of the dense policy on the same questions
   double nll = kNotMeasured;                       // mean over the pieces
   double perplexity = kNotMeasured;                // exp(nll)
   double nll_difference = kNotMeasured;     // mean over the pieces of nll - that of the dense policy on the same piece
   double nll_difference_se = kNotMeasured;  // its standard error, s / sqrt(n); NaN for fewer than two pieces
   double density = kNotMeasured, read_share = kNotMeasured, cache_tokens = kNotMeasured;
+  double cache_size = kNotMeasured, cache_size_end = kNotMeasured, window = kNotMeasured;
+  double evicted = kNotMeasured, triggers = kNotMeasured;
   double recall = kNotMeasured, mass_recall = kNotMeasured, output_error = kNotMeasured;
   double tokens_per_s = kNotMeasured;
 };
@@ -155,6 +186,7 @@ void visit_fields(T& r, Visit&& visit) {
   visit("item", r.item, AnyValue{});
   visit("policy", r.policy, AnyValue{});
   visit("n", r.n, FieldRange{0, 100'000});
+  visit("rollouts", r.rollouts, FieldRange{1, 10'000});
   visit("accuracy", r.accuracy, FieldRange{0, 1});
   visit("low", r.low, FieldRange{0, 1});
   visit("high", r.high, FieldRange{0, 1});
@@ -166,6 +198,11 @@ void visit_fields(T& r, Visit&& visit) {
   visit("density", r.density, FieldRange{0, 1});
   visit("read_share", r.read_share, FieldRange{0, 1});
   visit("cache_tokens", r.cache_tokens, FieldRange{0, kMaxPositions});
+  visit("cache_size", r.cache_size, FieldRange{0, 1});
+  visit("cache_size_end", r.cache_size_end, FieldRange{0, 1});
+  visit("window", r.window, FieldRange{0, kMaxPositions});
+  visit("evicted", r.evicted, FieldRange{0, kMaxPositions});
+  visit("triggers", r.triggers, FieldRange{0, kMaxPositions});
   visit("recall", r.recall, FieldRange{0, 1});
   visit("mass_recall", r.mass_recall, FieldRange{0, 1e9});
   visit("output_error", r.output_error, FieldRange{0, 1e9});

@@ -270,6 +270,44 @@ double mean(const HeadMap& map) {
   return weight > 0 ? sum / weight : std::numeric_limits<double>::quiet_NaN();
 }
 
+double mean_cache_size(const RunRecord& run) {
+  const auto n = static_cast<std::size_t>(std::max(0, run.queries()));
+  if (n == 0 || run.evict_at.empty()) return kNaN;
+  std::vector<std::int64_t> held(n + 1, 0);  // by query, of all heads
+  const int n_heads = run.evict_at.n_layers() * run.evict_at.n_kv_heads();
+  for (int head = 0; head < n_heads; ++head) {
+    const auto& row = run.evict_at.row(head / run.evict_at.n_kv_heads(), head % run.evict_at.n_kv_heads());
+    for (std::size_t t = 0; t < std::min(n, row.size()); ++t) {
+      const auto end = std::min(n, static_cast<std::size_t>(std::max(row[t], 0)));
+      if (end <= t) continue;
+      ++held[t];
+      --held[end];
+    }
+  }
+  double sum = 0;
+  std::int64_t now = 0;
+  for (std::size_t q = 0; q < n; ++q) {
+    now += held[q];
+    sum += static_cast<double>(now) / static_cast<double>(q + 1);
+  }
+  return sum / static_cast<double>(n) / n_heads;
+}
+
+EvictionCount count_evictions(const RunRecord& run) {
+  if (run.evict_at.empty()) return {};
+  std::vector<bool> at(static_cast<std::size_t>(std::max(0, run.queries())), false);
+  const int n_heads = run.evict_at.n_layers() * run.evict_at.n_kv_heads();
+  std::int64_t tokens = 0;
+  for (int head = 0; head < n_heads; ++head) {
+    for (const std::int32_t q : run.evict_at.row(head / run.evict_at.n_kv_heads(), head % run.evict_at.n_kv_heads())) {
+      if (q < 0 || q >= static_cast<std::int32_t>(at.size())) continue;
+      at[static_cast<std::size_t>(q)] = true;
+      ++tokens;
+    }
+  }
+  return {static_cast<double>(tokens) / n_heads, static_cast<int>(std::ranges::count(at, true))};
+}
+
 Occupancy occupancy(const RunRecord& run, int layer, int kv_head) {
   const RetentionGeometry geometry = run.geometry();
   const std::vector<std::int32_t>& evict_at = run.evict_at.row(layer, kv_head);

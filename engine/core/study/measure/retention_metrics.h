@@ -79,6 +79,17 @@ HeadMap head_metric(const Oracle& oracle, const RunRecord& run, Metric metric, s
 TokenState token_state(const RunRecord& run, const RetentionGeometry& geometry, std::int32_t q, std::int32_t t,
                        std::int32_t evict_at);
 
+/// The normalised cache size (WG-KV): tokens held / tokens read, sinks and window included. The mean over heads and queries
+/// of cache_share; NaN for a run without lifetimes or queries.
+double mean_cache_size(const RunRecord& run);
+
+/// What has been evicted by the run's last query: tokens, mean over heads, and the queries at which some head evicted one.
+struct EvictionCount {
+  double tokens = 0;
+  int queries = 0;
+};
+EvictionCount count_evictions(const RunRecord& run);
+
 /// Whether the prompt's queries saw everything, as the policy has it: it decides nothing before the prompt's end. The whole
 /// text of a run that was read under its policy from the first token on is its prompt too; from that tokens have left.
 bool prompt_was_dense(const RunRecord& run);
