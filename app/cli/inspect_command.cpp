@@ -23,6 +23,7 @@
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/record/run_end.h"
 #include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/study/measure/output_error.h"
 #include "engine/core/support/error.h"
@@ -144,11 +145,22 @@ ordered_json inspect_oracles(const RunRecord& run) {
   return table;
 }
 
+/// How the runs ended: "complete", or a line for each that was cancelled or failed. The status of the file says nothing of it.
+ordered_json inspect_ends(TraceReader& trace) {
+  const TraceInfo& info = trace.info();
+  ordered_json ends = ordered_json::object();
+  if (const int complete = info.n_runs - static_cast<int>(info.cut_runs.size()); complete > 0)
+    ends["complete"] = complete;
+  for (const int run : info.cut_runs) ends["run " + std::to_string(run)] = describe_end(trace.load(run));
+  return ends;
+}
+
 ordered_json inspect_run(const RunRecord& run) {
   ordered_json changes = ordered_json::array();
   for (const PolicyChange& change : run.changes)
     changes.push_back("from query " + std::to_string(change.q) + " on: " + change.policy.to_string());
-  return {{"policy", run.policy.to_string()},
+  return {{"ended", describe_end(run)},
+          {"policy", run.policy.to_string()},
           {"policy_title", policy_of(run.policy).info.title},
           {"recorder", run.recorder},
           {"density", describe_density(run.policy, run.thresholds())},
@@ -215,6 +227,19 @@ ordered_json notes_lines(const ordered_json& notes) {
   return lines;
 }
 
+/// A trace as lines for people.
+ordered_json trace_lines(const ordered_json& trace) {
+  ordered_json lines = ordered_json::object();
+  for (const auto& [key, value] : trace.items()) lines[key == "status" ? "file" : key] = value;  // runs have one too
+  if (lines.contains("notes")) lines["notes"] = notes_lines(lines["notes"]);
+  if (lines.contains("first_run") && lines["first_run"]["oracles"].empty()) {
+    const std::string ended = lines["first_run"]["ended"];
+    lines["first_run"]["oracles"] =
+        "none: the run " + (ended.starts_with("complete") ? "recorded no future attention" : "was " + ended);
+  }
+  return lines;
+}
+
 ordered_json inspect_trace_file(const fs::path& path) {
   TraceReader trace = open_trace(path);
   const TraceInfo& info = trace.info();
@@ -245,7 +270,10 @@ ordered_json inspect_trace_file(const fs::path& path) {
   result["page_reads"] = info.page_reads;
   result["runs_with_changes"] = info.changed_runs;
   if (ordered_json notes = inspect_notes(trace, path); !notes.is_null()) result["notes"] = std::move(notes);
-  if (info.n_runs > 0) result["first_run"] = inspect_run(trace.load(0));
+  if (info.n_runs > 0) {
+    result["ended"] = inspect_ends(trace);
+    result["first_run"] = inspect_run(trace.load(0));
+  }
   return result;
 }
 
@@ -320,8 +348,7 @@ int inspect(const Arguments& arguments) {
     if (result.contains("raw_prompt_begins_with"))
       result["a raw prompt begins with:"] = std::move(result["raw_prompt_begins_with"]);
     for (const char* key : {"raw_prompt_begins_with", "warnings"}) result.erase(key);  // the latter are on stderr
-    if (result.contains("notes")) result["notes"] = notes_lines(result["notes"]);
-    print_lines(result);
+    print_lines(result["kind"] == "trace" ? trace_lines(result) : result);
   }
   return 0;
 }

@@ -10,6 +10,7 @@
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
 #include "app/studies/rescore/score_attention.h"
+#include "app/support/usage.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/study/measure/output_error.h"
@@ -30,6 +31,7 @@ constexpr OptionSpec kScoreOptions[] = {
     {"attention", "LAYER:TOKEN,...",
      "also print the attention that each query of a full cache gives to these tokens (one more pass)"},
     {"no-dense", "", "do not read the text again under full for the difference"},
+    {"summary", "", "print the lines of the whole text, without a line per token"},
     kGateOption,
     kDeviceOption,
     kDtypeOption,
@@ -73,8 +75,7 @@ void print_quality(const ScoreQuality& quality, const ScoreRequest& request) {
   if (!std::isnan(quality.output_error)) std::printf("output error %.5f, mean over layers\n", quality.output_error);
 }
 
-void print_table(const std::string& model, const ScoreFacts& facts, std::optional<double> dense_nll,
-                 const ScoreRequest& request, const std::optional<TokenAttention>& attention) {
+void print_tokens(const std::string& model, const ScoreFacts& facts) {
   const std::optional<Tokenizer> tokenizer = tokenizer_of(model);
   std::vector<std::vector<std::string>> rows = {{"position", "id", "logprob", "piece"}};
   for (std::size_t i = 0; i < facts.ids.size(); ++i) {
@@ -82,6 +83,10 @@ void print_table(const std::string& model, const ScoreFacts& facts, std::optiona
                     tokenizer ? escape_for_terminal(tokenizer->piece(facts.ids[i])) : ""});
   }
   std::fputs(format_table(rows).c_str(), stdout);
+}
+
+void print_summary(const ScoreFacts& facts, std::optional<double> dense_nll, const ScoreRequest& request,
+                   const std::optional<TokenAttention>& attention) {
   // Density counts tokens outside the window: a text that never left it has none.
   const double density = mean_density(facts);
   const std::string share = std::isnan(density) ? "undefined (no token left the window)" : fixed_text(density, 4);
@@ -124,6 +129,8 @@ void write_json(const ScoreFacts& facts, std::optional<double> dense_nll, const 
 }
 
 int score(const Arguments& arguments) {
+  if (arguments.has("summary") && arguments.has("json"))
+    usage_error("--summary", "together with --json", "only one of them");
   const std::string model_path = model_for(engine_options(arguments), arguments.positionals()[0]);
   ScoreRequest request{.text = as_text(arguments.text_or_file("text"), arguments.text("text-file", "--text")),
                        .ids = {},
@@ -164,7 +171,8 @@ int score(const Arguments& arguments) {
   if (arguments.has("json")) {
     write_json(*facts, dense_nll, request, attention);
   } else {
-    print_table(model_path, *facts, dense_nll, request, attention);
+    if (!arguments.has("summary")) print_tokens(model_path, *facts);
+    print_summary(*facts, dense_nll, request, attention);
   }
   return 0;
 }
@@ -180,7 +188,7 @@ extern const CommandSpec score_command = {
     "dense prompt act here too: TOVA and H2O after every token, SnapKV and Expected Attention whenever the cache is "
     "over the budget, Quest at every query. With --chunk N they act after every N tokens, and the queries of a chunk "
     "see the whole chunk. Prints mean NLL, perplexity, density, and the difference from a dense cache on the same "
-    "tokens. Special tokens in the text become their ids. A gate's read= needs --chunk 1.",
+    "tokens; --summary prints these alone. Special tokens in the text become their ids. A gate's read= needs --chunk 1.",
     "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171\n"
     "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy snapkv:keep=20% --chunk 16",
     {1, 1},

@@ -212,6 +212,28 @@ TEST_CASE("inspect says of a trace how many pages were read, how the policy chan
              Catch::Contains("the preview uses one policy for the whole run"));
 }
 
+TEST_CASE("inspect says of a run that was cancelled how far it came, and why it has no oracle", "[cli]") {
+  const TemporaryFolder folder;
+  RunRecord run = test::random_run(1, {.n_new = 5, .oracle = false});
+  const auto inspect = [&](const char* name) {
+    save_trace(folder / name, run, false);
+    return std::pair{json::parse(kvscope_run({"inspect", (folder / name).string(), "--json"}).out),
+                     kvscope_run({"inspect", (folder / name).string()}).out};
+  };
+  run.n_positions = 136;
+  const auto [whole, whole_text] = inspect("whole.h5");
+  CHECK(whole["ended"] == json{{"complete", 1}});
+  CHECK(whole["first_run"]["ended"] == "complete after 125 of at most 136 tokens, 120 of them the prompt");
+  CHECK_THAT(whole_text, Catch::Contains("none: the run recorded no future attention"));
+  run.status = RunStatus::cancelled;
+  const auto [cut, cut_text] = inspect("cut.h5");
+  const std::string ended = "cancelled after 125 of 136 tokens, 120 of them the prompt";
+  CHECK(cut["ended"] == json{{"run 0", ended}});
+  CHECK(cut["first_run"]["ended"] == ended);
+  CHECK_THAT(cut_text, Catch::Contains("run 0          " + ended) && Catch::Contains("none: the run was " + ended));
+  CHECK_THAT(cut_text, !Catch::Contains("status"));
+}
+
 TEST_CASE("inspect says of a trace what eviction did to each layer's output, and how that is defined", "[cli]") {
   const TemporaryFolder folder;
   RunRecord run = test::random_run(1);

@@ -108,6 +108,10 @@ TEST_CASE("score prints each token, the mean NLL and the perplexity that follows
   CHECK(std::abs(std::log(perplexity) - nll) < 1e-3);
   CHECK(result.out.find("density undefined (no token left the window)") != std::string::npos);
   CHECK(result.out.find("dense: no query missed a token") != std::string::npos);
+  const auto summary = test::kvscope_run({"score", (folder / "model").string(), "--text", "The code is 4821.\n",
+                                          "--device", "cpu", "--dtype", "float32", "--quiet", "--summary"});
+  CHECK(summary.out == result.out.substr(last));  // the same without the line of each token
+  CHECK(test::kvscope_run({"score", (folder / "model").string(), "--text", "a", "--summary", "--json"}).exit_code == 1);
 }
 
 TEST_CASE("score measures six policies as six: none with a dense prompt is dense in silence", "[score]") {

@@ -300,6 +300,27 @@ TEST_CASE("the caption of a figure of a run that was changed names the policy th
   CHECK_THAT(built.caption, Contains(", changed at query 120 to " + run.changes[0].policy.to_string()));
 }
 
+// The review's: 66 tokens of 436 asked for, "(109 tokens = 25 % of 436, 4x)" in its caption, and nothing was evicted.
+TEST_CASE("the caption of a run that ended early says how long it became, and that nothing was evicted") {
+  RunRecord run = random_run(3, {.policy = "full"});
+  CHECK_THAT(timeline_figure(run, {}, {}).caption, !Contains("nothing was evicted"));  // no policy that could
+  run.n_positions = 900;
+  run.policy = PolicySpec::parse("kvpop:keep=25%,sinks=4,window=200");
+  const std::string asked = "(225 tokens = 25 % of 900, 4x; 900 were asked for, the run ended after 180";
+  CHECK_THAT(timeline_figure(run, {}, {}).caption, Contains(asked + "; nothing was evicted)"));
+  CHECK_THAT(token_strip_figure(run, {}, {}).caption,
+             Contains("Hatched: all of these tokens are sinks or in the window, always kept.") && Contains(asked));
+  run.policy = PolicySpec::parse("kvpop:keep=25%,sinks=4,window=16");
+  CHECK_THAT(token_strip_figure(run, {.evictable_only = false}, {}).caption,
+             Contains("Hatched: sinks and window, always kept."));
+  run.evict_at.row(0, 1)[20] = 150;
+  CHECK_THAT(timeline_figure(run, {}, {}).caption, Contains(asked + ")"));
+  run.n_positions = run.n_tokens();
+  CHECK_THAT(timeline_figure(run, {}, {}).caption, Contains("(45 tokens = 25 % of 180, 4x)"));
+  run.policy = PolicySpec::parse("sp-kv"), run.evict_at.row(0, 1)[20] = kNever;
+  CHECK_THAT(timeline_figure(run, {}, {}).caption, Contains("(nothing was evicted)"));
+}
+
 TEST_CASE(
     "The card of a token says once that it was evicted, and both where what it is and what becomes of it differ") {
   Stage<TokenStripView> s(random_run(3), {.q = 150});

@@ -6,6 +6,7 @@
 #include "engine/core/policy/allocation.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/policy/scorer_text.h"
+#include "engine/core/record/run_end.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/support/error.h"
@@ -23,6 +24,19 @@ std::string recorded_by(const RunRecord& run) {
   return run.recorder.empty() ? "" : ", recorded by " + escape_for_terminal(run.recorder);
 }
 
+/// "109 tokens = 25 % of 436, 4x". A share is of the length that was asked for, so of a run that became shorter it says how long
+/// it became; and of a run that lost nothing that it lost nothing.
+std::string describe_kept(const RunRecord& run) {
+  const int budget = run.policy.budget_tokens(run.n_positions);
+  std::string text = budget > 0 ? describe_budget(budget, run.n_positions) : "";
+  if (run.status == RunStatus::running || run.policy.name == "full") return text;
+  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+  if (budget > 0 && run.n_tokens() < run.n_positions)
+    add(std::to_string(run.n_positions) + " were asked for, the run ended after " + std::to_string(run.n_tokens()));
+  if (!evicts_by(run, run.n_tokens())) add("nothing was evicted");
+  return text;
+}
+
 }  // namespace
 
 std::string describe_run(const RunRecord& run) {
@@ -31,9 +45,7 @@ std::string describe_run(const RunRecord& run) {
           " KV heads), " + std::to_string(run.n_tokens()) + " tokens, policy " + policy_of_run(run);
   if (const std::string gate = gate_of(run); !gate.empty()) text += " with gate " + gate;
   if (run.chunk > 0) text += ", acting after " + describe_chunk(run.chunk);
-  if (const int budget = run.policy.budget_tokens(run.n_positions); budget > 0) {
-    text += " (" + describe_budget(budget, run.n_positions) + ")";
-  }
+  if (const std::string kept = describe_kept(run); !kept.empty()) text += " (" + kept + ")";
   if (const std::string solved = describe_density(run.policy, run.thresholds()); !solved.empty())
     text += " (" + solved + ")";
   if (const std::string divided = describe_budgets(run.policy, run.heads); !divided.empty())

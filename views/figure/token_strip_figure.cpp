@@ -347,12 +347,22 @@ std::string subject(const RunRecord& run, const TokenStripOptions& o) {
   return "The policy's choice on each token against the future-attention oracle's, in " + heads;
 }
 
+/// What is hatched in the mode of heads: of a short run that is all of it.
+std::string hatched(const Rows& rows, const Range& range) {
+  for (const Row& row : rows.rows) {
+    for (int t = range.begin; t < std::min(range.end, row.end); ++t) {
+      if (row.at.chosen(t)) return "Hatched: sinks and window, always kept. ";
+    }
+  }
+  return "Hatched: all of these tokens are sinks or in the window, always kept. ";
+}
+
 std::string describe(const RunRecord& run, const TokenStripOptions& o, const Range& range, const Rows& rows) {
   std::string text = subject(run, o);
   text += ", at query position " + std::to_string(rows.rows[0].at.q) + "; tokens " + std::to_string(range.begin) + "–" +
           std::to_string(range.end - 1);
   text += range.evictable ? ", all of them evictable (between the sinks and the window). " : ". ";
-  if (rows.any(ColourMode::kept_heads) && !range.evictable) text += "Hatched: sinks and window, always kept. ";
+  if (rows.any(ColourMode::kept_heads) && !range.evictable) text += hatched(rows, range);
   text += (o.with_b ? "A: " : "") + describe_run(run);
   if (o.with_b)
     text += " B (its state of the same token, hatched where the tokens differ): " + describe_run(*rows.rows[1].at.run);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/core/record/run_end.h"
 #include "engine/core/study/measure/output_error.h"
 #include "views/figure/caption.h"
 #include "views/figure/token_facts.h"
@@ -22,12 +23,6 @@ bool any_head(const RunRecord& run, const Any& any) {
     }
   }
   return false;
-}
-
-bool evicts_by(const RunRecord& run, std::int32_t q) {
-  return any_head(run, [q](const auto& row) {
-    return std::ranges::any_of(row, [q](std::int32_t at) { return at != kUndecided && at <= q; });
-  });
 }
 
 bool keeps_any(const RunRecord& run, std::int32_t q, std::int32_t from, std::int32_t to) {

@@ -82,6 +82,7 @@ struct TraceInfo {
   int n_runs = 0;
   int planned_runs = 0;                    // that the writer was asked for; more than n_runs if it was stopped
   std::vector<std::int32_t> prompt_index;  // [n_runs], as the runs have it
+  std::vector<int> cut_runs;               // ascending: those that were cancelled or failed
   std::vector<std::string> shards;         // of a merged trace: the files with its data, in the same folder
   std::string created_by;                  // program and version: "kvscope 0.1.0"
   std::string git_revision;                // of that program

@@ -43,6 +43,8 @@ void put_info(MessageWriter& out, const TraceInfo& info) {
   out.put(info.n_runs);
   out.put(info.planned_runs);
   for (const auto index : info.prompt_index) out.put(index);
+  out.put(static_cast<int>(info.cut_runs.size()));
+  for (const int run : info.cut_runs) out.put(run);
   out.put(static_cast<int>(info.shards.size()));
   for (const auto& shard : info.shards) out.put(shard);
   out.put(info.created_by);
@@ -63,6 +65,10 @@ TraceInfo get_info(MessageReader& in) {
   info.planned_runs = in.get<int>();
   if (info.n_runs < 0 || info.planned_runs < 0) throw BadMessage{};
   for (int i = 0; i < info.n_runs; ++i) info.prompt_index.push_back(in.get<std::int32_t>());
+  for (int n = in.get<int>(); n > 0; --n) {
+    info.cut_runs.push_back(in.get<int>());
+    if (info.cut_runs.back() < 0 || info.cut_runs.back() >= info.n_runs) throw BadMessage{};
+  }
   for (int n = in.get<int>(); n > 0; --n) info.shards.emplace_back(in.text());
   info.created_by = in.text();
   info.git_revision = in.text();

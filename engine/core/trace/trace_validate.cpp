@@ -48,6 +48,7 @@ class Validator {
            "at most " + std::to_string(kMaxExpansion));
     read_committed();
     read_prompt_indices();
+    read_cut_runs();
     count_reads_and_changes();
     return std::move(valid_);
   }
@@ -280,6 +281,17 @@ class Validator {
     count[Axis::run] = valid_.info.n_runs;
     valid_.info.prompt_index.resize(static_cast<std::size_t>(valid_.info.n_runs));
     read_part(valid_.trace, Dataset::prompt_index, begin, count, valid_.info.prompt_index.data());
+  }
+
+  void read_cut_runs() {
+    Extents begin{{}}, count;
+    count[Axis::run] = valid_.info.n_runs;
+    std::vector<std::uint8_t> status(static_cast<std::size_t>(valid_.info.n_runs));
+    read_part(valid_.trace, Dataset::status, begin, count, status.data());
+    for (int run = 0; run < valid_.info.n_runs; ++run) {
+      const auto ended = static_cast<RunStatus>(status[static_cast<std::size_t>(run)]);
+      if (ended == RunStatus::cancelled || ended == RunStatus::failed) valid_.info.cut_runs.push_back(run);
+    }
   }
 
   void count_reads_and_changes() {
