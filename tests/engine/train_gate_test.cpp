@@ -210,7 +210,7 @@ TEST_CASE("SP-KV's price closes gates, its density regulariser of eq. 13 opens t
   priced["gate"]["stages"] = {{{"price", 5}, {"steps", 8}}};
   regularised["gate"]["stages"] = {{{"density_regulariser", 5}, {"steps", 8}}};
   for (auto* recipe : {&priced, &regularised}) (*recipe)["gate"]["bias"] = 0;  // half open at the start
-  const Trained closes = train(priced, scratch / "out"), opens = train(regularised, scratch / "out");
+  const Trained closes = train(priced, scratch / "priced"), opens = train(regularised, scratch / "regularised");
   REQUIRE(closes.means.front() == opens.means.front());
   CHECK(closes.means.back() < closes.means.front() - 0.05);
   CHECK(opens.means.back() > opens.means.front() + 0.05);
@@ -221,10 +221,10 @@ TEST_CASE("SP-KV's price closes gates, its density regulariser of eq. 13 opens t
   CHECK((closes.losses.front() + opens.losses.front()) / 2 == Approx(plain.losses.front()).epsilon(1e-5));
   CHECK(closes.losses.front() - plain.losses.front() == Approx(5 * closes.means.front()).epsilon(1e-4));
   const auto said_by = [&](const char* folder) {
-    return read_json(scratch / "out" / folder / "gate.json").at("description").get<std::string>();
+    return read_json(scratch / folder / "gate.json").at("description").get<std::string>();
   };
-  CHECK(said_by("sp-kv-5").starts_with("SP-KV, eq. 6, with a price on the mean utility;"));
-  CHECK(said_by("sp-kv-regulariser-5").starts_with("SP-KV, eq. 6 and 13;"));
+  CHECK(said_by("priced/sp-kv-5").starts_with("SP-KV, eq. 6, with a price on the mean utility;"));
+  CHECK(said_by("regularised/sp-kv-regulariser-5").starts_with("SP-KV, eq. 6 and 13;"));
 }
 
 TEST_CASE("a gate's recipe that cannot be is refused by its key, and a foreign corpus by its file") {

@@ -46,6 +46,7 @@ struct Vocabulary {
     for (const std::string& word : found)
       if (word != "#" && !kCommon.contains(word)) words.insert(word);
     for (std::size_t i = 2; i < found.size(); ++i) triples.insert(found[i - 2] + " " + found[i - 1] + " " + found[i]);
+    triples.erase("# # #");  // numbers alone are no template
   }
 };
 

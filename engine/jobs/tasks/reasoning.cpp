@@ -90,7 +90,8 @@ ReasoningProblem machine(Random& random, int size) {
   const auto other = [&] { return static_cast<int>(1 + random.below(kRegisters - 1)); };  // register 0 counts
   for (int r = 1; r < kRegisters; ++r) program.push_back({Instruction::set, r, static_cast<int>(random.below(100))});
   for (int left = size; left > 0 && program.size() < 80;) {
-    const int body = static_cast<int>(random.between(1, 4)), rounds = static_cast<int>(random.between(1, 9));
+    const int body = static_cast<int>(random.between(1, std::clamp(left - 3, 1, 4)));
+    const int rounds = static_cast<int>(random.between(1, std::clamp((left - 1) / (body + 2), 1, 9)));
     program.push_back({Instruction::set, 0, rounds});
     const int begin = static_cast<int>(program.size());
     for (int i = 0; i < body; ++i) {

@@ -54,8 +54,8 @@ TrainingFact attribute(Random& random) {
       {"The ", " weighs ", " kilograms.", "In kilograms, the ", " weighs"},
       {"On the scales, the ", " came to ", " kilograms.", "Weight of the ", " in kilograms:"}};
   static constexpr Form kPrice[] = {
-      {"At the auction, the ", " went for ", " francs.", "Francs paid for the ", " at the auction:"},
-      {"A collector bought the ", " for ", " francs.", "The collector paid for the ", " a sum of"}};
+      {"At the auction, the ", " went for ", " francs.", "Francs that the ", " brought at the auction:"},
+      {"A collector bought the ", " for ", " francs.", "Francs that the collector gave for the ", ":"}};
   static constexpr Form kYear[] = {{"The ", " dates from ", ".", "Year of origin of the ", ":"},
                                    {"Experts believe that the ", " was built in ", ".", "The ", " was built in"}};
   const Form* forms[] = {kWeight, kPrice, kYear};
@@ -118,7 +118,7 @@ TrainingFact position(Random& random) {
   if (random.below(2) == 0) {
     const std::string person = one_of(random, kPersons) + " " + coined_name(random);
     const std::string seat = text(random.between(1, 40)) + static_cast<char>('A' + random.below(6));
-    return {person + " travels in seat " + seat + ".", "Seat in which " + person + " travels:", seat};
+    return {person + " travels in seat " + seat + ".", "Seat of " + person + " on the journey:", seat};
   }
   const std::string of = thing(random);
   const std::string square = static_cast<char>('a' + random.below(8)) + text(random.between(1, 60));
