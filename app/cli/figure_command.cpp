@@ -31,7 +31,7 @@ constexpr OptionSpec kFigureOptions[] = {
     {"width-mm", "X", "width, instead of the venue's"},
     {"dpi", "N", "resolution of a PNG (300)"},
     {"overwrite", "", "overwrite existing files"},
-    {"no-data", "", "do not write .csv, .json and .tex files"},
+    {"no-data", "", "do not write .figure.csv, .json and .tex files"},
     {"list", "", "list the presets"},
     {"json", "", "print the written files as one object"},
 };
@@ -178,7 +178,7 @@ extern const CommandSpec figure_command = {
     "RECIPE.json [FILE...] -o FIGURE | --preset NAME FILE... -o FIGURE",
     "make a figure for a paper: PDF, SVG or PNG",
     "Draws the same figures as the window, from traces or from studies (of sweep, hybrid, eval, bench or train). "
-    "Also writes, next to FIGURE, its numbers (.csv), its recipe (.json), which "
+    "Also writes, next to FIGURE, its numbers (.figure.csv), its recipe (.json), which "
     "reproduces the same bytes, and the lines for LaTeX (.tex).",
     "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full\n"
     "  kvscope figure --preset spkv-fig3 sweep.h5 -o pareto.pdf --set 'where=[\"item=text\"]'",

@@ -133,7 +133,7 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
                     .command = "figure.export",
                     .path = figure.view + ".pdf",
                     .folder = session.files().save_folder(),
-                    .hint = ".pdf, .svg or .png; also writes data (.csv), recipe (.json) and .tex",
+                    .hint = ".pdf, .svg or .png; also writes data (.figure.csv), recipe (.json) and .tex",
                     .save = true,
                     .figure = true,
                     .shown = figure.view,
@@ -146,7 +146,7 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
     const auto written = views::export_figure(figure.build(), figure.recipe, path, options);
     return [&session, written] {
       session.files().remember_place(written.front().string());
-      session.messages().notify("exported " + written.front().string() + " (+ csv, json, tex)");
+      session.messages().notify("exported " + written.front().string() + " (+ figure.csv, json, tex)");
     };
   });
 }

@@ -17,11 +17,9 @@ constexpr std::chrono::seconds kSilence(10);       // as the command line has it
 constexpr const char* kStarting = "starting ...";  // a run that the engine has not answered yet
 
 std::string amount_done(const TaskProgress& progress) {
-  const std::string share = fixed_text(100 * progress.value / progress.max, 0) + " %";
-  // The prompt is read in chunks through layers: a count of these is no count of tokens.
-  if (progress.phase == "prefill") return share;
   if (progress.phase == "load")  // bytes
-    return share + ", " + fixed_text(progress.value / 1e6, 0) + " of " + fixed_text(progress.max / 1e6, 0) + " MB";
+    return fixed_text(100 * progress.value / progress.max, 0) + " %, " + fixed_text(progress.value / 1e6, 0) + " of " +
+           fixed_text(progress.max / 1e6, 0) + " MB";
   return fixed_text(progress.value, 0) + " / " + fixed_text(progress.max, 0);
 }
 

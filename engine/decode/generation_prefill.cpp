@@ -47,8 +47,8 @@ StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options)
   StepFacts facts;
   if (run.prefills_by_steps()) return run.prefill_by_steps(hooks, options);
   const at::Tensor tokens = ids_tensor(run.model.weights(), run.ids.data(), run.prompt_len);
-  const std::int64_t chunk = run.chunk_size(options.chunk), n_chunks = (run.prompt_len + chunk - 1) / chunk;
-  PromptHeads heads(run.state, hooks, run.records ? &facts : nullptr, run.prompt_len, n_chunks);
+  const std::int64_t chunk = run.chunk_size(options.chunk);
+  PromptHeads heads(run.state, hooks, run.records ? &facts : nullptr, run.prompt_len);
   if (options.logprobs) facts.logprobs = {std::numeric_limits<float>::quiet_NaN()};  // the first follows nothing
   const std::size_t most = heads.take_turns() && run.request.chunk == 0 ? 2 : 1;
   std::deque<PromptChunk> at_work;

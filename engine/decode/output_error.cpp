@@ -90,13 +90,11 @@ class DamageHook final : public AttentionHook {
 
 at::Tensor DamageHook::attend(int layer, const LayerTokens& tokens) {
   if (hooks_.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
-  const double n_layers = model_.config().n_layers;
-  if (hooks_.progress) {
-    const std::int64_t chunk = chunk_of(model_.weights()), n_chunks = (n_queries_ + chunk - 1) / chunk;
-    hooks_.progress("output error", static_cast<double>(first_ / chunk) * n_layers + layer,
-                    static_cast<double>(n_chunks) * n_layers);
-  }
   const std::int64_t n = tokens.q.size(0);
+  if (hooks_.progress) {
+    const std::int64_t through = first_ + n * layer / model_.config().n_layers;  // tokens
+    hooks_.progress("output error", static_cast<double>(through), static_cast<double>(n_queries_));
+  }
   keys_[layer].narrow(0, first_, n).copy_(tokens.k);
   values_[layer].narrow(0, first_, n).copy_(tokens.v);
   const at::Tensor evict_at = evict_at_[layer].narrow(1, 0, first_ + n).contiguous();

@@ -92,7 +92,7 @@ void PrefillHook::gather_keys(int layer, const LayerTokens& tokens) {
 }
 
 at::Tensor PrefillHook::attend(int layer, const LayerTokens& tokens) {
-  heads_.begin_layer();
+  heads_.begin_layer(n_);
   for (const auto& method : state_.methods) method->observe(layer, tokens, first_);
   if (heads_.is_dense(layer)) return attend_dense(layer, tokens);
 

@@ -7,14 +7,12 @@
 
 namespace kvscope::engine {
 
-PromptHeads::PromptHeads(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_tokens,
-                         std::int64_t n_chunks)
+PromptHeads::PromptHeads(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_tokens)
     : state_(state),
       hooks_(hooks),
       facts_(facts),
       n_tokens_(n_tokens),
       n_kv_heads_(state.model.config().n_kv_heads),
-      n_layers_(static_cast<double>(n_chunks) * state.model.config().n_layers),
       is_dense_(state.policy.prefills_densely() && !state.policy.evicts_behind_chunks()) {
   const ActivePolicy& policy = state.policy;
   if (is_dense_ && !policy.has_local_layers()) return;
@@ -47,10 +45,14 @@ bool PromptHeads::take_turns() const {
   return !is_dense_ && state_.policy.scorer() != nullptr && !state_.policy.plan().is_pooled() && state_.methods.empty();
 }
 
-void PromptHeads::begin_layer() {
+void PromptHeads::begin_layer(std::int64_t n) {
   if (hooks_.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
-  if (hooks_.progress) hooks_.progress("prefill", layers_done_, n_layers_);
-  ++layers_done_;
+  if (hooks_.progress) {
+    const std::int64_t through =
+        done_ / state_.model.config().n_layers;  // as many tokens are through all layers in all
+    hooks_.progress("prefill", static_cast<double>(through), static_cast<double>(n_tokens_));
+  }
+  done_ += n;
 }
 
 void PromptHeads::decide(int layer, std::int64_t n, const at::Tensor& scores) {

@@ -12,8 +12,8 @@ namespace kvscope::engine {
 
 class PromptHeads {
  public:
-  /// facts: null to note nothing. n_tokens, n_chunks: of the prompt.
-  PromptHeads(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_tokens, std::int64_t n_chunks);
+  /// facts: null to note nothing. n_tokens: of the prompt.
+  PromptHeads(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_tokens);
 
   SequenceState& state() { return state_; }
   int n_kv_heads() const { return n_kv_heads_; }
@@ -34,8 +34,8 @@ class PromptHeads {
   void note(int layer, std::int64_t first, const at::Tensor& scores);
   bool notes() const { return facts_ != nullptr; }
 
-  /// To be called once per layer and chunk: throws Error (cancelled), reports progress.
-  void begin_layer();
+  /// To be called once per layer and chunk, of n tokens: throws Error (cancelled), reports progress.
+  void begin_layer(std::int64_t n);
   /// A method has evicted between two chunks: learns what is left.
   void cache_changed();
   /// Gives the cache the scores of what it keeps of the `end` tokens, so that decode steps can go on.
@@ -49,7 +49,7 @@ class PromptHeads {
   StepFacts* facts_;
   std::int64_t n_tokens_;
   int n_kv_heads_;
-  double n_layers_, layers_done_ = 0;  // of all chunks
+  std::int64_t done_ = 0;  // tokens, each once per layer that it began
   bool is_dense_;
   std::vector<HeadRetention> heads_;  // [n_layers * n_kv_heads], empty if every layer is dense
 };

@@ -53,8 +53,8 @@ class Machine {
   }
   /// Whether there was an N-th allocation.
   bool try_out(const Reader& reader, int at) {
-    const std::set<std::string> made = {"new.nc",  "new.svg", "new.csv", "new.json",
-                                        "new.tex", "new.h5",  "heads",   "gate"};
+    const std::set<std::string> made = {"new.nc", "new.svg", "new.csv", "new.figure.csv", "new.json", "new.tex",
+                                        "new.h5", "heads",   "gate"};
     for (const std::string& name : made) fs::remove_all(folder_ / name);
     Words argv = {test::kvscope().string()};
     argv.insert(argv.end(), reader.words.begin(), reader.words.end());

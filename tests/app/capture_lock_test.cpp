@@ -165,15 +165,15 @@ TEST_CASE("What a command reads is never what it writes") {
     check_error_line(
         kvscope_run({"export", (folder / "a.csv").string(), "-o", (folder / name).string(), "--overwrite"}), 2,
         "which is also an input");
-  fs::copy_file(whole, folder / "d.csv");
-  check_error_line(kvscope_run({"figure", "--preset", "kvpop-fig6", (folder / "d.csv").string(), "-o",
+  fs::copy_file(whole, folder / "d.figure.csv");
+  check_error_line(kvscope_run({"figure", "--preset", "kvpop-fig6", (folder / "d.figure.csv").string(), "-o",
                                 (folder / "d.svg").string(), "--overwrite"}),
-                   2, "d.csv: the output file is");
+                   2, "d.figure.csv: the output file is");
   check_error_line(kvscope_run({"run", sample_model().string(), "--prompt-file", prompts.string(), "--engine",
                                 fake_engine().string(), "--trace", prompts.string(), "--overwrite", "--quiet"}),
                    2, "which is also an input");
   CHECK(read_text(prompts) == text);
-  for (const char* name : {"a.csv", "b.csv", "c.csv", "d.csv"}) CHECK(read_text(folder / name) == trace);
+  for (const char* name : {"a.csv", "b.csv", "c.csv", "d.figure.csv"}) CHECK(read_text(folder / name) == trace);
   CHECK_FALSE(fs::exists(folder / "d.svg"));
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("figure replaces none of its four files unless told to, and leaves wha
     words.insert(words.end(), more.begin(), more.end());
     return kvscope_run(words);
   };
-  const std::string name = GENERATE("a.svg", "a.csv", "a.json", "a.tex");
+  const std::string name = GENERATE("a.svg", "a.figure.csv", "a.json", "a.tex");
   std::ofstream(folder / name) << "precious";
   check_error_line(figure("a.svg"), 2, name + ": it exists; hint: --overwrite replaces it");
   CHECK(read_text(folder / name) == "precious");

@@ -348,7 +348,7 @@ TEST_CASE("What the window exports of several runs is what the command line make
     const auto made = test::kvscope_run({"figure", (folder / "first.json").string(), "-o", again, "--overwrite"});
     INFO(view << made.err);
     REQUIRE(made.exit_code == 0);
-    for (const char* ending : {".pdf", ".csv", ".json"})
+    for (const char* ending : {".pdf", ".figure.csv", ".json"})
       CHECK((test::read_text(folder / ("first" + std::string(ending))) ==
              test::read_text(folder / ("again" + std::string(ending)))));
   }

@@ -36,8 +36,8 @@ TEST_CASE("figure draws a study of HDF5, and the recipe beside it makes the same
   const std::string study = (folder / "s.h5").string(), figure = (folder / "f.pdf").string();
   write_study(study, small_study(), false);
   REQUIRE(kvscope_run({"figure", "--preset", "spkv-fig3", study, "-o", figure}).exit_code == 0);
-  CHECK(names_in(folder.path()) == std::vector<std::string>{"f.csv", "f.json", "f.pdf", "f.tex", "s.h5"});
-  CHECK(read_text(folder / "f.csv") ==
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"f.figure.csv", "f.json", "f.pdf", "f.tex", "s.h5"});
+  CHECK(read_text(folder / "f.figure.csv") ==
         "panel,quantity,series,x,value,low,high,n,on_front,knee\n"
         ",nll_difference,a,0.25,0.3,,,1,0,0\n,nll_difference,a,0.5,0.1,,,1,0,0\n"
         ",nll_difference,dense,,0,,,1,0,0\n");
@@ -48,6 +48,16 @@ TEST_CASE("figure draws a study of HDF5, and the recipe beside it makes the same
   CHECK(read_text(figure) == first);
 }
 
+TEST_CASE("a figure named as its study leaves the table alone that a sweep wrote beside the study") {
+  const TemporaryFolder folder;
+  const std::string study = (folder / "s.h5").string(), figure = (folder / "s.pdf").string();
+  write_study(study, small_study(), false);
+  std::ofstream(folder / "s.csv") << "the sweep's table";
+  REQUIRE(kvscope_run({"figure", "--preset", "spkv-fig3", study, "-o", figure, "--overwrite"}).exit_code == 0);
+  CHECK(read_text(folder / "s.csv") == "the sweep's table");
+  CHECK(read_text(folder / "s.figure.csv").starts_with("panel,quantity"));
+}
+
 TEST_CASE("figure draws studies of several files one under another, and --set changes what it draws") {
   const TemporaryFolder folder;
   write_study(folder / "one_loss.h5", study_of("step,loss_boundary\n1,2\n2,1\n", kTrainingStudy), false);
@@ -56,7 +66,7 @@ TEST_CASE("figure draws studies of several files one under another, and --set ch
       kvscope_run({"figure", "--preset", "kvpop-fig5", (folder / "one_loss.h5").string(), (folder / "two.h5").string(),
                    "-o", (folder / "f.svg").string(), "--set", "log_y=true", "--set", "where=step<2"});
   REQUIRE(result.exit_code == 0);
-  CHECK(read_text(folder / "f.csv") ==
+  CHECK(read_text(folder / "f.figure.csv") ==
         "panel,quantity,series,x,value,low,high,n,on_front,knee\n"
         ",loss_boundary,one,1,2,,,1,0,0\n,loss_boundary,two,1,3,,,1,0,0\n");
   CHECK_THAT(read_text(folder / "f.json"), Catch::Contains("\"log_y\": true") && Catch::Contains("step<2"));
@@ -72,7 +82,7 @@ TEST_CASE("figure draws the curves of a training's folder, smoothed where asked:
                         (folder / "f.svg").string(), "--overwrite", "--set", "smooth=" + smooth});
   };
   REQUIRE(figure("2").exit_code == 0);
-  CHECK(read_text(folder / "f.csv") ==
+  CHECK(read_text(folder / "f.figure.csv") ==
         "panel,quantity,series,x,value,low,high,n,on_front,knee,smooth\n"
         ",loss_boundary,one,1,4,,,1,0,0,4\n,loss_boundary,one,2,2,,,1,0,0,3\n,loss_boundary,one,3,3,,,1,0,0,2.5\n"
         ",loss_boundary,two,1,8,,,1,0,0,8\n");

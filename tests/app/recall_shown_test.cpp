@@ -112,7 +112,7 @@ TEST_CASE("A run has one recall in inspect, inspect --json, compare, what-if and
     const auto result = kvscope_run(words);
     INFO(result.err);
     REQUIRE(result.exit_code == 0);
-    return folder / (std::string(preset) + ".csv");
+    return folder / (std::string(preset) + ".figure.csv");
   };
   CHECK(weighted_mean(figure("recall-map", {"metric=mean_recall"}), "value", "weight") ==
         Approx(mean.recall).epsilon(1e-5));

@@ -117,9 +117,8 @@ TEST_CASE("Every error stays until it is dismissed itself, however many others a
   CHECK(messages.banners().back().command.empty());
 }
 
-TEST_CASE(
-    "The reading of a prompt is told as a share, as its chunks and layers are no tokens, that of a model in MB too") {
-  CHECK(TaskProgress{.phase = "prefill", .value = 412.5, .max = 1650}.line().starts_with("prefill 25 %"));
+TEST_CASE("The reading of a prompt is counted in tokens, that of a model as a share and in MB") {
+  CHECK(TaskProgress{.phase = "prefill", .value = 412, .max = 1650}.line().starts_with("prefill 412 / 1650"));
   CHECK(TaskProgress{.phase = "load", .value = 67'300'000, .max = 269'060'552}.line().starts_with(
       "load 25 %, 67 of 269 MB"));
   CHECK(TaskProgress{.phase = "decode", .value = 3, .max = 64}.line().starts_with("decode 3 / 64"));

@@ -268,13 +268,13 @@ TEST_CASE("What the study view exports is what kvscope figure makes of the recip
   const std::string figure = (folder / "f.pdf").string();
   program.run("figure.export", {{"view", "study"}, {"path", figure}, {"venue", "icml"}});
   REQUIRE(program.banners().empty());
-  const std::string bytes = test::read_text(figure), csv = test::read_text(folder / "f.csv");
+  const std::string bytes = test::read_text(figure), csv = test::read_text(folder / "f.figure.csv");
   const test::Result line =
       test::kvscope_run({"figure", (folder / "f.json").string(), "-o", (folder / "g.pdf").string()});
   INFO(line.err);
   REQUIRE(line.exit_code == 0);
   CHECK((test::read_text(folder / "g.pdf") == bytes));
-  CHECK(test::read_text(folder / "g.csv") == csv);
+  CHECK(test::read_text(folder / "g.figure.csv") == csv);
   CHECK(test::read_text(folder / "g.json") == test::read_text(folder / "f.json"));
 }
 

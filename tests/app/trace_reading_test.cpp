@@ -252,6 +252,6 @@ TEST_CASE("Figures of traces of versions 1 to 7 keep their bytes") {
       return test::read_text(folder / figure);
     };
     CHECK(draw(old, "old.svg") == draw(renewed, "new.svg"));
-    CHECK(fnv1a64(test::read_text(folder / "old.csv")) == hash);
+    CHECK(fnv1a64(test::read_text(folder / "old.figure.csv")) == hash);
   }
 }

@@ -127,7 +127,7 @@ TEST_CASE("A run that begins leaves a dialog its keys, and what is refused becau
 // It said "It exists", and Save replaced it with the box unchecked.
 WINDOW_TEST("A file is replaced only when the box is ticked, by click and by Enter alike") {
   decode_short(window);
-  const auto figure = window.folder() / "mine.pdf", data = window.folder() / "other.csv";
+  const auto figure = window.folder() / "mine.pdf", data = window.folder() / "other.figure.csv";
   std::ofstream(figure) << "precious";
   std::ofstream(data) << "precious";
   window.key("ctrl+e");
@@ -159,7 +159,7 @@ WINDOW_TEST("A file is replaced only when the box is ticked, by click and by Ent
   CHECK(test::read_text(figure).starts_with("%PDF"));
   // What stands beside a figure is not replaced either.
   window.command("figure.export", {{"path", (window.folder() / "other.pdf").string()}});
-  window.wait({{"/banners", {{"contains", "other.csv"}}}});
+  window.wait({{"/banners", {{"contains", "other.figure.csv"}}}});
   CHECK(test::read_text(data) == "precious");
   CHECK_FALSE(std::filesystem::exists(window.folder() / "other.pdf"));
   // An ending is no name.

@@ -130,7 +130,7 @@ void whole_way(WindowDriver& window) {
   window.wait({{"/files_busy", false}});
   CHECK(window.state()["banners"].empty());
   CHECK(has_magic(window.folder() / "map.pdf", "%PDF-"));
-  CHECK(std::filesystem::exists(window.folder() / "map.csv"));
+  CHECK(std::filesystem::exists(window.folder() / "map.figure.csv"));
   CHECK(test::read_text(window.folder() / "strip.svg").find("<svg") != std::string::npos);
   CHECK(std::filesystem::exists(window.folder() / "heads" / "full_attention_heads.tsv"));
   CHECK(has_magic(window.folder() / "a.h5", "\x89HDF"));

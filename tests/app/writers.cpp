@@ -27,7 +27,8 @@ void prepare(const TemporaryFolder& folder) {
   TraceWriter(folder / "partial.h5", first.model, {.max_runs = 3, .max_positions = 60, .capture = info.capture})
       .add(first);
   fs::copy_file(folder / "s0.h5", folder / "old.h5");
-  for (const char* name : {"old.svg", "old.csv", "old.nc", "old.json", "old.tex"}) std::ofstream(folder / name) << name;
+  for (const char* name : {"old.svg", "old.figure.csv", "old.nc", "old.json", "old.tex"})
+    std::ofstream(folder / name) << name;
   std::ofstream(folder / "a.txt") << "a text";
   std::ofstream(folder / "r.json") << json{
       {"model", sample_model().string()}, {"texts", {"a.txt"}}, {"pieces", 2}, {"policies", {"tova:keep=50%"}}};

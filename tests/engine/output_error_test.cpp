@@ -333,8 +333,9 @@ TEST_CASE("bfloat16 sets no floor to the output error", "[engine][output_error]"
   CHECK(difference < 0.02 * sum);
 }
 
-TEST_CASE("the output error tells how far it is, hears a cancel, and is not told by a run that is cancelled",
-          "[engine][output_error]") {
+TEST_CASE(
+    "the output error tells how many tokens it has seen, hears a cancel, and is not told by a run that is cancelled",
+    "[engine][output_error]") {
   const LoadedModel model = test::small_model();
   RunRequest request = test::request(test::some_ids(60), "streaming:sinks=4,window=16", 20);
   request.output_error = true;
@@ -343,13 +344,13 @@ TEST_CASE("the output error tells how far it is, hears a cancel, and is not told
   engine::RunSink sink;
   sink.hooks.progress = [&](const std::string& phase, double value, double max) {
     if (phase != "output error") return;
-    CHECK(max == 2);
+    CHECK(max == 80);  // queries
     progress.push_back(value);
     cancel = true;
   };
   sink.output_error = [&](const OutputErrorFacts&) { told = true; };
   CHECK(execute_run(model, request, sink).status == RunStatus::complete);
-  CHECK(progress == std::vector<double>{0, 1});
+  CHECK(progress == std::vector<double>{0, 40});
   CHECK(told);
 
   told = cancel = false;

@@ -129,18 +129,18 @@ TEST_CASE("a prefill without log-probabilities or facts leaves the same logits",
   CHECK(std::equal(with.logits().begin(), with.logits().end(), without.logits().begin()));
 }
 
-TEST_CASE("a prompt in chunks tells its progress and stops when it is told to", "[engine][prefill]") {
+TEST_CASE("a prompt in chunks tells its progress in tokens and stops when it is told to", "[engine][prefill]") {
   const engine::LoadedModel model = test::small_model();
   engine::Generation run(model, test::request(test::some_ids(100), "streaming:sinks=4,window=32"));
   std::vector<double> values;
   engine::Hooks hooks;
   hooks.progress = [&](const char*, double value, double max) {
-    CHECK(max == 8);  // 4 chunks of 2 layers
+    CHECK(max == 100);
     values.push_back(value);
   };
   hooks.cancelled = [&] { return values.size() == 5; };
   CHECK_THROWS_AS(run.prefill(hooks, {.chunk = 25}), Error);
-  CHECK(values == std::vector<double>{0, 1, 2, 3, 4});
+  CHECK(values == std::vector<double>{0, 12, 25, 37, 50});  // a layer of 2 counts half of a chunk
 }
 
 TEST_CASE("the cache holds exactly what the lifetimes say", "[engine][cache]") {

@@ -109,7 +109,7 @@ TEST_CASE("an exported figure has its numbers and its recipe beside it, and the 
     CHECK_THAT(tex, Catch::Contains("]{first}") && Catch::Contains("\\label{fig:first}"));
     const FigureRecipe again = parse_recipe(read_json(folder / "first.json"), "first.json");
     export_figure(build_any(again, runs), again, second, {.replace = true});
-    for (const char* part : {extension, ".csv", ".json"}) {
+    for (const char* part : {extension, ".figure.csv", ".json"}) {
       CHECK(read_file(folder / ("first" + std::string(part)), 1u << 28) ==
             read_file(folder / ("second" + std::string(part)), 1u << 28));
     }
@@ -183,5 +183,5 @@ TEST_CASE("a figure is not exported under a name that is none, nor into a folder
   const BuiltFigure built = build_figure(recipe, runs);
   CHECK_THROWS_AS(export_figure(built, recipe, folder / "map.gif"), Error);
   CHECK_THROWS_AS(export_figure(built, recipe, folder / "absent/map.svg"), Error);
-  CHECK_FALSE(std::filesystem::exists(folder / "map.csv"));
+  CHECK_FALSE(std::filesystem::exists(folder / "map.figure.csv"));
 }

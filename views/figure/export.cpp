@@ -31,7 +31,7 @@ std::vector<std::filesystem::path> export_figure(const BuiltFigure& built, const
     files.push_back({std::move(beside), std::move(bytes)});
   };
   add("", render_figure(built.figure, format, recipe.dpi));
-  if (options.data) add(".csv", built.data.to_csv());
+  if (options.data) add(".figure.csv", built.data.to_csv());
   if (options.recipe) {
     add(".json", recipe_text(built, recipe));
     add(".tex", tex_include(path.filename().string(), built.figure.width, built.caption));

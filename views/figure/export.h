@@ -1,6 +1,7 @@
 #pragma once
-// A figure as files: FIGURE.pdf|svg|png, and beside it FIGURE.csv (the numbers), FIGURE.json (the recipe, with
-// caption and definitions) and FIGURE.tex (the lines that include it, with the caption).
+// A figure as files: FIGURE.pdf|svg|png, and beside it FIGURE.figure.csv (the numbers; a sweep has its table in
+// NAME.csv), FIGURE.json (the recipe, with caption and definitions) and FIGURE.tex (the lines that include it, with the
+// caption).
 
 #include <filesystem>
 #include <vector>
@@ -10,7 +11,7 @@
 namespace kvscope::views {
 
 struct ExportOptions {
-  bool data = true;    // .csv
+  bool data = true;    // .figure.csv
   bool recipe = true;  // .json and .tex
   bool replace = false;
   std::vector<std::filesystem::path> inputs;                 // traces and recipe, which no file of the figure replaces

@@ -79,7 +79,7 @@
 //              [layers][n_queries]}             once, behind the last step, of a run that was asked for it
 //
 // Events of any request:
-//   progress   {phase: "load"|"prefill"|"decode"|..., value, max, text}
+//   progress   {phase: "load"|"prefill"|"decode"|..., value, max, text}   load: bytes; prefill: tokens of the prompt
 //   log        {text}                           a line for the log panel
 //   warning    {text}                           what a model's files say that makes its numbers doubtful
 //   error      {code: ExitCode, file, where, found, expected, hint}
