@@ -37,7 +37,8 @@ std::string decision_of(const GateConfig& config, const std::string& kind) {
     }
     break;
   }
-  const std::string of_window = "window " + number_text(window, 6);
+  const std::string of_window =
+      "window " + number_text(window, 6) + (config.pool_interval > 0 ? ", pooled budget" : "");
   if (!has_threshold) return of_window;
   return (config.strict ? "> " : ">= ") + number_text(config.threshold, 6) + ", " + of_window;
 }
@@ -152,6 +153,7 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
       const GateFile gate = load();
       facts.kind = name_of(gate.config.kind);
       facts.decision = decision_of(gate.config, facts.kind);
+      if (known.origin != KnownGate::Origin::builtin) facts.description = gate.description;
       facts.bytes = bytes_of(known.path, gate.format);
       facts.hash = gate.hash;
       if (const auto alpha = gate.tensors.find("alpha"); alpha != gate.tensors.end())
@@ -200,6 +202,13 @@ bool reads_gate(const PolicySpec& spec, const std::string& kind) {
   return reads_kind && policy.plan(spec, {}).source == ScoreSource::gate;
 }
 
+namespace {
+
+/// Of gates that came with the program under another name: an older one and that of today.
+constexpr std::pair<std::string_view, std::string_view> kFormerNames[] = {{"kvpop", "kvpop-pooled"}};
+
+}  // namespace
+
 std::string gate_path(const std::string& text, const fs::path& folder) {
   if (is_pipe(text)) return text;
   std::error_code error;
@@ -208,6 +217,13 @@ std::string gate_path(const std::string& text, const fs::path& folder) {
   const std::vector<KnownGate> gates = known_gates(folder);
   const auto found = std::ranges::find(gates, text, &KnownGate::name);
   if (found != gates.end()) return found->path.string();
+  for (const auto& [former, name] : kFormerNames) {
+    if (text == former && std::ranges::count(gates, name, &KnownGate::name) > 0)
+      throw Error({.file = "--gate",
+                   .found = in_quotes(text) + ", a name that this gate no longer has",
+                   .expected = std::string(name),
+                   .hint = "kvscope gates MODEL lists the names"});
+  }
   throw Error({.file = "--gate",
                .found = in_quotes(text) + ", no such file, folder or name",
                .expected = "a path, or one of this model's gates: " + listed(gates, folder) + "; or " + builtin_names(),

@@ -36,7 +36,8 @@ std::vector<KnownGate> builtin_gates();
 struct GateFacts {
   KnownGate gate;
   std::string kind;         // "wg_kv", "lora" of an adapter without a gate; empty if it cannot be read at all
-  std::string decision;     // "> 0.1, window 256"
+  std::string decision;     // "> 0.1, window 256", "window 64, pooled budget"
+  std::string description;  // as its file has it
   std::string hash;         // hex, of a gate's numbers, of an adapter's files; empty if it cannot be read
   std::uint64_t bytes = 0;  // of all its files
   std::string misfit;       // why it does not go with the model, in a line; empty: it does

@@ -42,6 +42,7 @@ ordered_json to_json(const GateFacts& facts) {
           {"kind", facts.kind.empty() ? ordered_json() : ordered_json(facts.kind)},
           {"policies", facts.kind.empty() ? std::vector<std::string>() : policies_for(facts.kind)},
           {"kept_if_score", facts.decision},
+          {"description", facts.description.empty() ? ordered_json() : ordered_json(facts.description)},
           {"adapter", facts.adapter.empty() ? ordered_json() : ordered_json(facts.adapter)},
           {"bytes", facts.bytes},
           {"fits", facts.fits()},
@@ -77,7 +78,7 @@ int gates(const Arguments& arguments) {
       continue;
     }
     rows.push_back(gate_row(json));
-    for (const char* key : {"reason", "note"}) {
+    for (const char* key : {"description", "reason", "note"}) {
       if (!json[key].is_null())
         notes += escape_for_terminal(json["name"].get<std::string>()) + ": " + json[key].get<std::string>() + "\n";
     }

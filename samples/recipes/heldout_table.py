@@ -54,7 +54,7 @@ def groups(length, gates):
     }
     for more in ORACLES:
         found[f'oracle-{more}'] = (None, [f'oracle:keep=25%,{FORM},mass={ORACLES[more]}'])
-    found['pooled'] = (SHIPPED / 'kvpop', [f'kvpop:keep={s},{FORM},{POOLED}' for s in SHARES])
+    found['pooled'] = (SHIPPED / 'kvpop-pooled', [f'kvpop:keep={s},{FORM},{POOLED}' for s in SHARES])
     found['pooled-w256'] = (SHIPPED / 'kvpop-w256', [f'kvpop:keep=25%,window=256,sinks=4,{POOLED}'])
     found['joint'] = (SHIPPED / 'kvpop-joint', [f'kvpop:keep=25%,window=256,sinks=4,{POOLED}'])
     for price in ('0.003', '0.01', '0.03'):

@@ -37,9 +37,9 @@ def command(name, **arguments):
     return {"command": name, "args": arguments}
 
 
-def answered(prompt, policy, metric, layer, kv_head, token, length=64):
+def answered(prompt, policy, metric, layer, kv_head, token, length=64, **gate):
     return [ready(), command("prompt.set", **prompt), command("run.max_tokens", n=length),
-            command("policy.set", policy=policy), ready(), command("run.start"), done("a"), ready(),
+            command("policy.set", policy=policy, **gate), ready(), command("run.start"), done("a"), ready(),
             command("view.metric", metric=metric),
             command("selection.set", layer=layer, kv_head=kv_head, token=token)]
 
@@ -49,6 +49,7 @@ def narrow(steps):
     return [*steps, command("view.right")]
 
 
+POOLED = {"gate": "kvpop-pooled"}
 FALCON = {"text": needle_prompt(), "chat": True}
 # falcon.txt of docs/tutorial.md
 TUTORIAL = {"text": needle_prompt().replace(NEEDLE + "\n", NEEDLE) + "\n", "chat": True}
@@ -59,12 +60,12 @@ PICTURES = {
         command("policy.set", policy="h2o:keep=25%,window=32"), ready(), command("run.replay"), done("b"), ready(),
         command("run.swap"), command("view.colour_oracle"),
         command("selection.set", layer=8, kv_head=0, token=363), ready()]),
-    "window": ("1440x900", [*answered(FALCON, "kvpop:keep=25%", "recall", 8, 0, 363, 24), ready(),
+    "window": ("1440x900", [*answered(FALCON, "kvpop:keep=25%", "recall", 8, 0, 363, 24, **POOLED), ready(),
                             command("selection.set", token=352), ready(), command("selection.set", token=363), ready()]),
     "smollm2-streaming": ("1100x900", narrow(answered(QUESTION, "streaming:sinks=4,window=54", "recall", 12, 1, 70))),
     "smollm2-h2o": ("1100x900", narrow(answered(QUESTION, "h2o:keep=25%,window=32", "recall", 12, 1, 70))),
     "smollm2-snapkv": ("1100x900", narrow(answered(QUESTION, "snapkv:keep=25%,window=16", "recall", 12, 1, 70))),
-    "smollm2-kvpop": ("1100x900", answered(FALCON, "kvpop:keep=25%", "density", 20, 1, 361)),
+    "smollm2-kvpop": ("1100x900", answered(FALCON, "kvpop:keep=25%", "density", 20, 1, 361, **POOLED)),
     "smollm2-sp-kv": ("1100x900", narrow(answered(FALCON, "sp-kv", "density", 12, 1, 200))),
     "smollm2-wg-kv": ("1100x900", narrow(answered(FALCON, "wg-kv", "density", 12, 1, 200))),
     "smollm2-dms": ("1100x900", narrow(answered(FALCON, "dms", "density", 12, 1, 200))),

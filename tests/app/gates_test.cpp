@@ -139,6 +139,39 @@ TEST_CASE("a gate of DMS is listed with the window that its policy has: the toke
   CHECK_THAT(decision, Catch::EndsWith(", window 64"));  // its file counts the query's own token too
 }
 
+TEST_CASE("gates says whose budget is pooled and which gate is KVpop as published, which its policy takes first",
+          "[gates]") {
+  const TemporaryFolder folder;
+  const fs::path model = folder / "smollm2-135m";  // its shape, and no weights
+  fs::create_directories(model);
+  std::ofstream(model / "config.json")
+      << R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":576,"intermediate_size":1536,)"
+      << R"("num_hidden_layers":30,"num_attention_heads":9,"num_key_value_heads":3,"vocab_size":49152,"hidden_act":"silu",)"
+      << R"("max_position_embeddings":8192,"rms_norm_eps":1e-5,"rope_theta":100000,"tie_word_embeddings":true,)"
+      << R"("torch_dtype":"bfloat16"})";
+  const auto listed = test::kvscope_run({"gates", model.string(), "--json"});
+  INFO(listed.err);
+  REQUIRE(listed.exit_code == 0);
+  CHECK(by_name(listed.out, "kvpop-pooled")["kept_if_score"] == "window 64, pooled budget");
+  CHECK(by_name(listed.out, "kvpop-mlstm")["kept_if_score"] == "window 64");
+  std::istringstream lines(listed.out);
+  std::string first;
+  for (std::string line; first.empty() && std::getline(lines, line);) {
+    const json gate = json::parse(line);
+    if (gate["policies"] == json{"kvpop"} && gate["fits"] == true && gate["adapter"].is_null()) first = gate["name"];
+  }
+  CHECK(first == "kvpop-mlstm");
+  const std::string table = test::kvscope_run({"gates", model.string()}).out;
+  CHECK_THAT(table, Catch::Contains("\nkvpop-mlstm: KVpop as published:"));
+  CHECK_THAT(table, Catch::Contains("\nkvpop-pooled: not KVpop as published:"));
+  const auto former =
+      test::kvscope_run({"run", model.string(), "--prompt", "a", "--gate", "kvpop", "--policy", "kvpop:keep=50%"});
+  CHECK(former.exit_code == 2);
+  CHECK_THAT(former.err,
+             Catch::Contains("--gate: \"kvpop\", a name that this gate no longer has; expected kvpop-pooled"));
+  CHECK(test::count_lines(former.err) == 1);
+}
+
 TEST_CASE("a gate is taken by its name, and a policy alone takes the model's first gate that it reads and that fits",
           "[gates]") {
   if (test::real_engine().empty() || !fs::exists(test::sample_model() / "model.safetensors"))

@@ -69,8 +69,8 @@ constexpr ParameterInfo capacity_parameter(bool quiet = true) {
           .max = 1,
           .definition =
               "Who holds the budget. head: each head has its own. pooled: all heads share the sum of their slots, "
-              "and the tokens with the lowest scores are evicted whichever head they are in (docs/policies.md, "
-              "Pooled budgets).",
+              "and the tokens with the lowest scores are evicted whichever head they are in. A share is then of the "
+              "final length, and between two cuts the heads hold less (docs/policies.md, Pooled budgets).",
           .choices = kCapacities,
           .quiet = quiet};
 }
