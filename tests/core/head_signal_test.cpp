@@ -7,6 +7,7 @@
 #include "engine/core/policy/policy.h"
 #include "engine/core/study/heads/head_choice.h"
 #include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/student_t.h"
 #include "engine/core/support/error.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/random_run.h"

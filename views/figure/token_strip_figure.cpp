@@ -26,13 +26,10 @@ struct Range {
 
 Range shown_tokens(const RunRecord& run, const TokenStripOptions& o, std::int32_t q) {
   const int count = std::max(o.count, 1);
-  if (o.first >= 0) {
-    if (o.first > q) {
-      throw Error(
-          {ExitCode::bad_input, "", "first", std::to_string(o.first), "a token up to query " + std::to_string(q), ""});
-    }
-    return {o.first, std::min(o.first + count, q + 1), false};
-  }
+  if (o.first > q)
+    throw Error(
+        {ExitCode::bad_input, "", "first", std::to_string(o.first), "a token up to query " + std::to_string(q), ""});
+  if (o.first >= 0) return {o.first, std::min(o.first + count, q + 1), false};
   const RetentionGeometry g = run.geometry();
   const int end = q - g.window + 1;
   if (o.evictable_only && end > g.n_sink) return {std::max(g.n_sink, end - count), end, true};
@@ -347,20 +344,17 @@ std::string subject(const RunRecord& run, const TokenStripOptions& o) {
   return "The policy's choice on each token against the future-attention oracle's, in " + heads;
 }
 
-/// What is hatched in the mode of heads: of a short run that is all of it.
+/// What is hatched in the mode of heads.
 std::string hatched(const Rows& rows, const Range& range) {
-  for (const Row& row : rows.rows) {
-    for (int t = range.begin; t < std::min(range.end, row.end); ++t) {
+  for (const Row& row : rows.rows)
+    for (int t = range.begin; t < std::min(range.end, row.end); ++t)
       if (row.at.chosen(t)) return "Hatched: sinks and window, always kept. ";
-    }
-  }
   return "Hatched: all of these tokens are sinks or in the window, always kept. ";
 }
 
 std::string describe(const RunRecord& run, const TokenStripOptions& o, const Range& range, const Rows& rows) {
-  std::string text = subject(run, o);
-  text += ", at query position " + std::to_string(rows.rows[0].at.q) + "; tokens " + std::to_string(range.begin) + "–" +
-          std::to_string(range.end - 1);
+  std::string text = subject(run, o) + ", at query position " + std::to_string(rows.rows[0].at.q) + "; tokens " +
+                     std::to_string(range.begin) + "–" + std::to_string(range.end - 1);
   text += range.evictable ? ", all of them evictable (between the sinks and the window). " : ". ";
   if (rows.any(ColourMode::kept_heads) && !range.evictable) text += hatched(rows, range);
   text += (o.with_b ? "A: " : "") + describe_run(run);
@@ -388,22 +382,18 @@ BuiltFigure token_strip_figure(const RunRecord& run, const TokenStripOptions& o,
   const double bar_w = rows.scaled() ? measure.colour_bar_width(rows.scale) : 0;
   const double legend_h = legend.empty() ? 0 : measure.legend({0, 0}, style.width - 40, legend, true);
   const Layout l = lay_out(run, range, rows, o, style, bar_w, legend_h);
-
   const double bands_h = l.bands * l.band_height() + (l.bands - 1) * l.band_gap;
   FigureBuilder b(style.width, l.top + bands_h + l.bottom, style);
   for (int i = 0; i < l.bands; ++i) draw_band(b, run, o, rows, l, i, range);
   if (o.preview || o.preview_b) b.preview_badge(l.left + l.band_w + 1, style.tick_size * 1.5 + 1);
   if (!legend.empty()) b.legend({l.left, l.top + bands_h + 4}, style.width - l.left, legend);
-  if (rows.scaled()) {
-    b.colour_bar({l.left + l.band_w + 9, l.top, 0, bands_h - l.label_h}, rows.scale);  // beside all that it is for
-  }
+  if (rows.scaled()) b.colour_bar({l.left + l.band_w + 9, l.top, 0, bands_h - l.label_h}, rows.scale);
   b.figure().title = rows.heads ? "Tokens in the cache, by KV head" : "KV heads keeping each token";
   const SpanCells cells({range.begin, range.end}, kMaxStripColumns * l.bands);
-  const bool means = !rows.heads && l.per_band > kMaxStripColumns;
+  const int per_column = (l.per_band + kMaxStripColumns - 1) / kMaxStripColumns;
   std::string caption = describe(run, o, range, rows);
-  if (l.per_band > kMaxStripColumns)
-    caption += " Each column is the mean of up to " +
-               std::to_string((l.per_band + kMaxStripColumns - 1) / kMaxStripColumns) + " tokens.";
+  if (per_column > 1) caption += " Each column is the mean of up to " + std::to_string(per_column) + " tokens.";
+  const bool means = !rows.heads && per_column > 1;
   return {std::move(b.figure()), means ? tidy_columns(run, q, cells) : tidy(run, rows, range), std::move(caption)};
 }
 

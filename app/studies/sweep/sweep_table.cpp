@@ -7,6 +7,7 @@
 #include "app/studies/sweep/sweep_derived.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/study/heads/head_signal.h"
+#include "engine/core/study/measure/student_t.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_fields.h"
 #include "engine/core/support/version.h"

@@ -40,6 +40,7 @@ struct GateMethod {
   std::optional<GateKind> kind;  // none: no gate is trained, the base alone is, behind gates() of an undefined output
   int hidden = 0;                // units of the hidden layer, where the recipe says none
   double bias = 0;               // of the output at the start
+  bool prices_utility = false;   // stages have "price" or "density_regulariser", not "weight"
   bool reads_teacher = true;     // whether the loss wants GateLossInputs::teacher
   /// Output of the networks [B, n_kv_heads, T] -> gates in [0, 1] that attention goes by, 1: open.
   at::Tensor (*gates)(const at::Tensor& output, const GateConfig& config, const GateStep& step) = nullptr;

@@ -50,7 +50,7 @@ struct GatePlan {
   /// The paper's equations, and what it does not have.
   std::string source_of(const GateStage& stage) const {
     const std::string source(method.source);
-    if (method.kind != GateKind::sp_kv || stage.weight == 0) return source;
+    if (!method.prices_utility || stage.weight == 0) return source;
     return source + (stage.weight > 0 ? ", with a price on the mean utility" : " and 13");
   }
   /// "wg-kv-0.01", "sp-kv-joint-0.05", "sp-kv-k65-0.05": of a stage's folder and curve.

@@ -1,5 +1,6 @@
 // The section "gate" of a recipe.
 
+#include "engine/jobs/train/gate_method.h"
 #include "engine/jobs/train/recipe_section.h"
 
 namespace kvscope::engine {
@@ -21,15 +22,16 @@ double signed_weight(const RecipeSection& section, const std::string& file) {
                                       : 0;
 }
 
-GateStage parse_stage(const nlohmann::json& json, const std::string& method, const std::string& file) {
+GateStage parse_stage(const nlohmann::json& json, const GateMethod& method, const std::string& file) {
   const nlohmann::json parent = {{"stage", json}};
   GateStage stage;
   const RecipeSection section(parent, "stage", file, stage, {"steps", "max_seconds", kPrice, kRegulariser});
   stage.length = parse_length(section);
-  if (method == "sp-kv") {
+  if (method.prices_utility) {
     stage.weight = signed_weight(section, file);
   } else if (section->has(kPrice) || section->has(kRegulariser)) {
-    recipe_error(file, "gate.stages", "a price or density_regulariser of method " + method, "weight, or method sp-kv");
+    recipe_error(file, "gate.stages", "a price or density_regulariser of method " + std::string(method.name),
+                 "weight, or method sp-kv");
   }
   return stage;
 }
@@ -75,7 +77,7 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
     recipe_error(file, "gate.stages", "nothing", "a list of {\"weight\", \"steps\"}");
   }
   for (const auto& stage : raw.at("stages")) {
-    gate.stages.push_back(parse_stage(stage, gate.method, file));
+    gate.stages.push_back(parse_stage(stage, find_gate_method(gate.method, file), file));
     for (std::size_t i = 0; i + 1 < gate.stages.size(); ++i) {
       if (gate.stages[i].weight == gate.stages.back().weight) {
         recipe_error(file, "gate.stages", "two stages with the same weight", "different weights: each names its gate");

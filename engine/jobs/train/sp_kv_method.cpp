@@ -28,6 +28,7 @@ GateMethod sp_kv_method() {
           .kind = GateKind::sp_kv,
           .hidden = 128,
           .bias = 5,
+          .prices_utility = true,
           .reads_teacher = false,
           .gates = gates,
           .loss = loss};

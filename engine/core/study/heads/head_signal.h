@@ -79,8 +79,5 @@ struct MeanInterval {
   int n = 0;
 };
 MeanInterval mean_interval(std::span<const double> sample);
-/// The 0.975 quantile of Student's t, mean +- t * standard error being its 95 % interval: within 2e-4 of it from one degree
-/// of freedom on, NaN below.
-double student_t_975(int degrees_of_freedom);
 
 }  // namespace kvscope

@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "engine/core/study/heads/head_signal.h"
+#include "engine/core/study/measure/student_t.h"
 
 namespace kvscope {
 namespace {
