@@ -1,6 +1,7 @@
 // The registry of commands, without a window and without an engine.
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <regex>
 #include <set>
 
@@ -316,7 +317,7 @@ TEST_CASE("What the window exports of each view is the library's figure of what 
       program.settle();
       const auto written = views::export_figure(views::build_figure(recipe, runs), recipe, expected, {.replace = true});
       for (const std::filesystem::path& file : written) {
-        const auto same_file = folder / ("window" + file.extension().string());
+        const auto same_file = folder / ("window" + file.filename().string().substr(std::strlen("library")));
         std::string text = test::read_text(file);
         if (file.extension() == ".tex") text = std::regex_replace(text, std::regex("library\\}"), "window}");
         CHECK((test::read_text(same_file) == text));
