@@ -25,7 +25,8 @@ EvalAnswer answer_of(const EvalRequest& request, const std::string& item, bool i
   answer.density = answer.is_dense ? 1 : 0.05 + 0.9 * unit(policy + gates);
   answer.cache_tokens = answer.density * kLength;
   answer.cache_size_end = answer.density;
-  answer.cache_size = answer.is_dense ? 1 : 0.05 + 0.9 * unit("size " + policy + gates);  // another order than density's
+  answer.cache_size =
+      answer.is_dense ? 1 : 0.05 + 0.9 * unit("size " + policy + gates);  // another order than density's
   answer.window = kLength / 4;
   if (is_text) {
     answer.nll =

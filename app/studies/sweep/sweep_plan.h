@@ -48,7 +48,7 @@ struct SweepPlan {
   std::vector<SweepPoint> points;
   std::vector<std::string> axes;  // names, in the order of the columns
   std::vector<SweepGroup> groups;
-  std::vector<double> matched;   // costs at which curves are compared
+  std::vector<double> matched;      // costs at which curves are compared
   std::string cost = "cache_size";  // the column that a point costs
 
   /// Of all groups, of texts and tasks: questions and pieces times policies.
