@@ -74,6 +74,11 @@ TEST_CASE("every task marks what is right as right and everything else as wrong"
                                      {" 70 12.\n", " 70 12.", false},
                                      {" 70 12.\n", " 12 70.\n", false},
                                      {" 70 12.\n", " 70 12.\n\n", false}};
+  const std::vector<Marked> last_line = {{"42", "00 : 01\nanswer 42\n", true},
+                                         {"42", "answer 41\nanswer 42", true},
+                                         {"42", "answer 42\nanswer 41\n", false},
+                                         {"42", "answer 421\n", false},
+                                         {"42", "42", false}};
   const std::map<std::string_view, std::vector<Marked>> cases = {
       {"needle", codes},
       {"needle-keys", codes},
@@ -98,6 +103,12 @@ TEST_CASE("every task marks what is right as right and everything else as wrong"
         {"The total is 17.", " The total is ", false}}},
       {"reversal", whole},
       {"fact_recall", whole},
+      {"trained-forms", {{"16:25", " 16:25\n", true}, {"16:25", " 16:255", false}, {"f7", " f7", true}}},
+      {"reason-machine", last_line},
+      {"reason-walk", last_line},
+      {"reason-search", last_line},
+      {"reason-sort", last_line},
+      {"reason-sum", last_line},
       {"palindrome",
        {{"70 12 57", " 70 12 57.\n", true},
         {"70 12 57", " 70 12 5", false},
@@ -123,7 +134,13 @@ TEST_CASE("prompt and answer have the length that was asked for, and the right a
       for (std::uint64_t index = 0; index < 5; ++index) {
         CAPTURE(task.name, length, index);
         const TaskQuestion question = make_question(task, m.material, index, length);
-        CHECK(static_cast<int>(question.prompt.size()) + question.max_tokens == length);
+        const int n = static_cast<int>(question.prompt.size()) + question.max_tokens;
+        if (task.name.starts_with("reason-")) {  // a problem is as long as it is; the largest that fits is asked
+          CHECK(n <= length);
+          CHECK(task.mark(question.expected, "answer " + question.expected + "\n"));
+          continue;
+        }
+        CHECK(n == length);
         CHECK(task.mark(question.expected, (task.for_tiny ? "" : " ") + question.expected));
         const auto n_answer = m.tokenizer.encode_typed(question.expected, false).size();
         CHECK(static_cast<std::size_t>(question.max_tokens) >= n_answer);
@@ -156,12 +173,15 @@ TEST_CASE("the same seed asks the same questions everywhere, another seed others
   other.seed = 2;
   // Of the sample model's tokenizer and text, seed 1, question 3, 1,000 tokens.
   const std::map<std::string_view, std::uint64_t> golden = {
-      {"needle", 14816510740953139776u},       {"birthplace", 4724712604809609544u},
-      {"passkey", 15817084698155967911u},      {"needle-keys", 8995478856120104019u},
-      {"needle-values", 5854472805537835707u}, {"key-values", 3996161550792918930u},
-      {"variables", 17866415548778318791u},    {"common-words", 5355651720968690691u},
-      {"arithmetic", 14962102843989107u},      {"reversal", 17966742227178452221u},
-      {"fact_recall", 963488077144579284u},    {"palindrome", 13623447926898957366u}};
+      {"needle", 14816510740953139776u},        {"birthplace", 4724712604809609544u},
+      {"passkey", 15817084698155967911u},       {"needle-keys", 8995478856120104019u},
+      {"needle-values", 5854472805537835707u},  {"key-values", 3996161550792918930u},
+      {"variables", 17866415548778318791u},     {"common-words", 5355651720968690691u},
+      {"arithmetic", 14962102843989107u},       {"reversal", 17966742227178452221u},
+      {"fact_recall", 963488077144579284u},     {"palindrome", 13623447926898957366u},
+      {"trained-forms", 11601203101089940468u}, {"reason-machine", 17616122325886422039u},
+      {"reason-walk", 6871605310883528505u},    {"reason-search", 6304136792758723284u},
+      {"reason-sort", 4068875695179532571u},    {"reason-sum", 14605174509224498127u}};
   for (const Task& task : task_list()) {
     CAPTURE(task.name);
     const TaskQuestion question = make_question(task, m.material, 3, 1000);

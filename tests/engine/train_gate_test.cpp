@@ -256,7 +256,7 @@ TEST_CASE("a gate's recipe that cannot be is refused by its key, and a foreign c
   wrong["gate"]["stages"][0] = {{"weight", 0.5}, {"steps", 3}};
   CHECK(refusal(wrong).find("gate.stages: \"weight\" of method sp-kv; expected \"price\"") != std::string::npos);
   wrong["gate"]["stages"][0] = {{"price", 0.5}, {"density_regulariser", 0.5}, {"steps", 3}};
-  CHECK(refusal(wrong).find("gate.stages: both price and density_regulariser") != std::string::npos);
+  CHECK(refusal(wrong).find("gate.stages: several of weight, price and density_regulariser") != std::string::npos);
   wrong = recipe("wg-kv");
   wrong["gate"]["stages"][0] = {{"price", 0.5}, {"steps", 3}};
   CHECK(refusal(wrong).find("gate.stages: a price or density_regulariser of method wg-kv") != std::string::npos);

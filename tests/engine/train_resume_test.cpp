@@ -25,6 +25,7 @@ using test::kModel, test::kText;
 const fs::path kPalindrome = test::in_source("samples/recipes/palindrome");
 
 nlohmann::json gate_recipe(const std::string& method) {
+  const char* weight = method == "sp-kv" ? "price" : "weight";
   return {{"name", "test"},
           {"seed", 3},
           {"data", {{"kind", "text"}, {"length", 48}, {"facts_share", 0}}},
@@ -34,7 +35,7 @@ nlohmann::json gate_recipe(const std::string& method) {
             {"batch", 1},
             {"log_every", 2},
             {"learning_rate", 1e-2},
-            {"stages", {{{"weight", 0.5}, {"steps", 5}}, {{"weight", 0.7}, {"steps", 3}}}}}}};
+            {"stages", {{{weight, 0.5}, {"steps", 5}}, {{weight, 0.7}, {"steps", 3}}}}}}};
 }
 
 nlohmann::json scorer_recipe() {
@@ -55,7 +56,7 @@ nlohmann::json scorer_recipe() {
 nlohmann::json joint_gate_recipe() {
   nlohmann::json recipe = gate_recipe("sp-kv");
   recipe["gate"].update({{"adapter", {{"rank", 2}}}, {"hard_share", 0.4}, {"anneal", 2}, {"sampled", true}});
-  recipe["gate"]["stages"] = {{{"weight", 0.5}, {"steps", 5}}};
+  recipe["gate"]["stages"] = {{{"price", 0.5}, {"steps", 5}}};
   return recipe;
 }
 
@@ -75,7 +76,7 @@ nlohmann::json nothing_recipe() {
                      {"head_dim", 8}, {"ffn", 16},    {"vocabulary", 576}};
   recipe["data"] = {{"kind", "palindrome"}, {"numbers", 2}, {"length", 72}};
   recipe["gate"].update({{"all_weights", true}, {"hidden", 4}, {"hard_share", 0.4}});
-  recipe["gate"]["stages"] = {{{"weight", 0.1}, {"steps", 7}}};
+  recipe["gate"]["stages"] = {{{"price", 0.1}, {"steps", 7}}};
   return recipe;
 }
 

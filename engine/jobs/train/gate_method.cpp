@@ -41,6 +41,13 @@ void check_gate(const GateOptions& options, const std::string& file) {
   const auto refuse = [&](const char* key, const std::string& found, const std::string& expected) {
     throw Error({.file = file, .where = std::string("gate.") + key, .found = found, .expected = expected});
   };
+  for (const GateStage& stage : options.stages) {
+    if (method.prices_utility && !stage.is_of_utility && stage.weight != 0)
+      refuse("stages", "\"weight\" of method " + name,
+             "\"price\", added times the mean utility, or \"density_regulariser\", SP-KV's eq. 13, which subtracts it");
+    if (!method.prices_utility && stage.is_of_utility)
+      refuse("stages", "a price or density_regulariser of method " + name, "weight, or method sp-kv");
+  }
   if (!method.kind && !options.trains_base()) {
     refuse("adapter", "none", "one, or all_weights: " + name + " has no gate to train");
   }

@@ -101,7 +101,8 @@ struct ScorerOptions : PhaseOptions {
 
 /// One stage of a gate's training: what it weighs, and for how long.
 struct GateStage {
-  double weight = 0;  // GateStep::weight; below 0: SP-KV's density regulariser
+  double weight = 0;           // GateStep::weight; below 0: SP-KV's density regulariser
+  bool is_of_utility = false;  // the recipe has it as price or density_regulariser
   PhaseLength length;
 };
 

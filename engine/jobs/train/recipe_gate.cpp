@@ -1,6 +1,5 @@
 // The section "gate" of a recipe.
 
-#include "engine/jobs/train/gate_method.h"
 #include "engine/jobs/train/recipe_section.h"
 
 namespace kvscope::engine {
@@ -8,31 +7,16 @@ namespace {
 
 constexpr const char *kPrice = "price", *kRegulariser = "density_regulariser";  // of SP-KV's mean utility
 
-/// SP-KV's stages name the sign of the mean utility in the loss: a price, or what the paper has.
-double signed_weight(const RecipeSection& section, const std::string& file) {
-  if (section->has("weight")) {
-    recipe_error(
-        file, "gate.stages", "\"weight\" of method sp-kv",
-        "\"price\", added times the mean utility, or \"density_regulariser\", SP-KV's eq. 13, which subtracts it");
-  }
-  if (section->has(kPrice) && section->has(kRegulariser))
-    recipe_error(file, "gate.stages", "both price and density_regulariser", "one of them");
-  return section->has(kPrice)         ? section->number(kPrice, 0, 1e6)
-         : section->has(kRegulariser) ? -section->number(kRegulariser, 0, 1e6)
-                                      : 0;
-}
-
-GateStage parse_stage(const nlohmann::json& json, const GateMethod& method, const std::string& file) {
+GateStage parse_stage(const nlohmann::json& json, const std::string& file) {
   const nlohmann::json parent = {{"stage", json}};
   GateStage stage;
   const RecipeSection section(parent, "stage", file, stage, {"steps", "max_seconds", kPrice, kRegulariser});
   stage.length = parse_length(section);
-  if (method.prices_utility) {
-    stage.weight = signed_weight(section, file);
-  } else if (section->has(kPrice) || section->has(kRegulariser)) {
-    recipe_error(file, "gate.stages", "a price or density_regulariser of method " + std::string(method.name),
-                 "weight, or method sp-kv");
-  }
+  const int n = section->has(kPrice) + section->has(kRegulariser) + section->has("weight");
+  if (n > 1) recipe_error(file, "gate.stages", "several of weight, price and density_regulariser", "one of them");
+  stage.is_of_utility = section->has(kPrice) || section->has(kRegulariser);
+  if (section->has(kPrice)) stage.weight = section->number(kPrice, 0, 1e6);
+  if (section->has(kRegulariser)) stage.weight = -section->number(kRegulariser, 0, 1e6);
   return stage;
 }
 
@@ -77,7 +61,7 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
     recipe_error(file, "gate.stages", "nothing", "a list of {\"weight\", \"steps\"}");
   }
   for (const auto& stage : raw.at("stages")) {
-    gate.stages.push_back(parse_stage(stage, find_gate_method(gate.method, file), file));
+    gate.stages.push_back(parse_stage(stage, file));
     for (std::size_t i = 0; i + 1 < gate.stages.size(); ++i) {
       if (gate.stages[i].weight == gate.stages.back().weight) {
         recipe_error(file, "gate.stages", "two stages with the same weight", "different weights: each names its gate");
