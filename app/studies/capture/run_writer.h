@@ -13,9 +13,9 @@
 
 namespace kvscope::app {
 
-/// A TraceWriter on a separate thread; others prepare the runs that wait. Runs that come faster than the disk confirms them are committed together: a commit begins
-/// when no run waits, and at the latest 0.5 s after the commit before or with 64 MB of runs. What waits is as much memory at
-/// most, or one run. Nothing else may use the writer until wait() has returned.
+/// A TraceWriter on a separate thread; others prepare the runs that wait. Runs that come faster than the disk confirms them are
+/// committed together: a commit begins when no run waits, and at the latest 0.5 s after the commit before or with 64 MB of
+/// runs. What waits is as much memory at most, or one run. Nothing else may use the writer until wait() has returned.
 class RunWriter {
  public:
   explicit RunWriter(TraceWriter& writer);

@@ -16,11 +16,6 @@ constexpr std::string_view kInstruction =
     "the same numbers again in the opposite order: begin with the last one, go on with the one before it, and end with the "
     "first. Leave a single blank between two numbers, leave none of them out, and close the line with a full stop.";
 
-void append_as(TokenRole role, const TokenIds& ids, TaskSequence& sequence) {
-  append(sequence.ids, ids);
-  sequence.roles.resize(sequence.ids.size(), role);
-}
-
 TaskQuestion make(const TaskMaterial& material, std::uint64_t index, int length) {
   const PalindromeSequences sequences(material.tokenizer, {.length = length}, material.seed ^ kPalindromeSalt);
   const TaskSequence sequence = sequences.make(index);
@@ -63,13 +58,12 @@ TaskSequence PalindromeSequences::make(std::uint64_t index) const {
   TaskSequence sequence;
   append_as(TokenRole::statement, item.statement, sequence);
   const std::size_t n_gap = static_cast<std::size_t>(options_.length) - item.n_tokens();
-  append_as(TokenRole::statement, {instruction_.end() - static_cast<std::ptrdiff_t>(n_gap), instruction_.end()},
-            sequence);
+  append_as(TokenRole::statement, std::span(instruction_).last(n_gap), sequence);
   append_as(TokenRole::statement, item.question, sequence);
   const auto begin = static_cast<std::int32_t>(sequence.ids.size());
   append_as(TokenRole::answer, item.answer, sequence);
   sequence.spans.push_back({item.kind, begin, static_cast<std::int32_t>(sequence.ids.size())});
-  append_as(TokenRole::text, {line_end_.front()}, sequence);
+  append_as(TokenRole::text, std::span(line_end_).first(1), sequence);
   return sequence;
 }
 

@@ -9,11 +9,6 @@
 namespace kvscope::engine {
 namespace {
 
-void append_as(TokenRole role, const TokenIds& ids, TaskSequence& sequence) {
-  append(sequence.ids, ids);
-  sequence.roles.resize(sequence.ids.size(), role);
-}
-
 /// Between the least size and what `tokens` have room for.
 int draw_size(Random& random, const ReasoningKind& kind, int tokens) {
   const double least = kLeastReasoningSize;

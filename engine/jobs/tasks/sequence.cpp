@@ -43,11 +43,6 @@ void place_facts(Random& random, const TaskLexicon& words, const SequenceOptions
   }
 }
 
-void append_as(TokenRole role, const TokenIds& ids, TaskSequence& sequence) {
-  append(sequence.ids, ids);
-  sequence.roles.resize(sequence.ids.size(), role);
-}
-
 /// The most tokens that the tasks of one sequence can take: what must fit, with one token of text a piece.
 std::size_t most_task_tokens(const TaskLexicon& words, const SequenceOptions& options) {
   const auto longest = [](const auto& phrases) {
@@ -64,6 +59,11 @@ std::size_t most_task_tokens(const TaskLexicon& words, const SequenceOptions& op
 }
 
 }  // namespace
+
+void append_as(TokenRole role, std::span<const std::int32_t> ids, TaskSequence& sequence) {
+  sequence.ids.insert(sequence.ids.end(), ids.begin(), ids.end());
+  sequence.roles.resize(sequence.ids.size(), role);
+}
 
 std::vector<std::size_t> cut_lengths(Random& random, std::size_t total, int n_pieces) {
   std::set<std::size_t> cuts;

@@ -37,6 +37,9 @@ struct TaskSequence {
   std::vector<AnswerSpan> spans;  // in order of position, whole ones only
 };
 
+/// Tokens of one role at the end of a sequence.
+void append_as(TokenRole role, std::span<const std::int32_t> ids, TaskSequence& sequence);
+
 /// Where training sequences come from. Sequence i depends on i alone: any thread, any order, same result.
 class SequenceSource {
  public:

@@ -29,11 +29,6 @@ void add_fact(Random& random, const Tokenizer& tokenizer, const TrainingFact& fa
   }
 }
 
-void append_text(TokenRole role, std::span<const std::int32_t> ids, TaskSequence& sequence) {
-  sequence.ids.insert(sequence.ids.end(), ids.begin(), ids.end());
-  sequence.roles.resize(sequence.ids.size(), role);
-}
-
 }  // namespace
 
 TextSequences::TextSequences(std::span<const std::int32_t> text, const Tokenizer& tokenizer, TextOptions options,
@@ -63,7 +58,7 @@ TaskSequence TextSequences::make(std::uint64_t index) const {
 TaskSequence TextSequences::plain(Random& random) const {
   const std::size_t n_tokens = static_cast<std::size_t>(options_.length) + 1;
   TaskSequence sequence;
-  append_text(TokenRole::text, text_.subspan(random.below(text_.size() - n_tokens), n_tokens), sequence);
+  append_as(TokenRole::text, text_.subspan(random.below(text_.size() - n_tokens), n_tokens), sequence);
   return sequence;
 }
 
@@ -85,13 +80,13 @@ TaskSequence TextSequences::with_facts(Random& random) const {
   std::size_t at = random.below(text_.size() - n_text);
   TaskSequence sequence;
   for (std::size_t i = 0; i < gaps.size(); ++i) {
-    append_text(TokenRole::text, text_.subspan(at, lengths[i]), sequence);
+    append_as(TokenRole::text, text_.subspan(at, lengths[i]), sequence);
     at += lengths[i];
     for (const Phrase& phrase : gaps[i]) {
-      append_text(TokenRole::statement, phrase.prompt, sequence);
+      append_as(TokenRole::statement, phrase.prompt, sequence);
       if (phrase.answer.empty()) continue;
       const auto begin = static_cast<std::int32_t>(sequence.ids.size());
-      append_text(TokenRole::answer, phrase.answer, sequence);
+      append_as(TokenRole::answer, phrase.answer, sequence);
       sequence.spans.push_back({TaskKind::fact_recall, begin, static_cast<std::int32_t>(sequence.ids.size())});
     }
   }
