@@ -9,7 +9,7 @@ namespace {
 
 struct Shelf {
   std::mutex mutex;
-  std::multimap<std::size_t, std::unique_ptr<kernels::PinnedMemory>> by_bytes;
+  std::multimap<std::pair<kernels::Stream, std::size_t>, std::unique_ptr<kernels::PinnedMemory>> buffers;
 };
 
 /// Never destroyed: at the process' end the device may be gone.
@@ -20,13 +20,14 @@ Shelf& shelf() {
 
 }  // namespace
 
-PinnedBuffer::PinnedBuffer(std::size_t bytes) : bytes_(bytes) {
+PinnedBuffer::PinnedBuffer(std::size_t bytes, kernels::Stream stream) : bytes_(bytes), stream_(stream) {
   Shelf& here = shelf();
   const std::scoped_lock lock(here.mutex);
-  if (const auto found = here.by_bytes.lower_bound(bytes); found != here.by_bytes.end()) {
-    bytes_ = found->first;
+  const auto found = here.buffers.lower_bound({stream, bytes});
+  if (found != here.buffers.end() && found->first.first == stream) {
+    bytes_ = found->first.second;
     memory_ = std::move(found->second);
-    here.by_bytes.erase(found);
+    here.buffers.erase(found);
     return;
   }
   memory_ = std::make_unique<kernels::PinnedMemory>(bytes);
@@ -35,7 +36,7 @@ PinnedBuffer::PinnedBuffer(std::size_t bytes) : bytes_(bytes) {
 PinnedBuffer::~PinnedBuffer() {
   Shelf& here = shelf();
   const std::scoped_lock lock(here.mutex);
-  here.by_bytes.emplace(bytes_, std::move(memory_));
+  here.buffers.emplace(std::pair(stream_, bytes_), std::move(memory_));
 }
 
 }  // namespace kvscope::engine

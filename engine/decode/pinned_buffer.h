@@ -10,10 +10,10 @@ namespace kvscope::engine {
 
 /// At least so many bytes, as an earlier buffer left them: to lock a page takes milliseconds. Nothing here asks the device
 /// when a buffer is given up, so that this is safe after the device was lost; LibTorch's page-locked tensors end the process
-/// then. What the device still does with the memory must come before the next user's in the stream.
+/// then. What the device still does with the memory comes before the next user's, which has the same stream.
 class PinnedBuffer {
  public:
-  explicit PinnedBuffer(std::size_t bytes);
+  PinnedBuffer(std::size_t bytes, kernels::Stream stream);
   ~PinnedBuffer();
   PinnedBuffer(const PinnedBuffer&) = delete;
   PinnedBuffer& operator=(const PinnedBuffer&) = delete;
@@ -21,6 +21,7 @@ class PinnedBuffer {
 
  private:
   std::size_t bytes_;
+  kernels::Stream stream_;
   std::unique_ptr<kernels::PinnedMemory> memory_;
 };
 

@@ -61,8 +61,8 @@ void PrefillHook::fetch_scores(int layer, const LayerTokens& tokens) {
     return;
   }
   const at::Tensor there = scores.contiguous();
-  if (!scores_) scores_.emplace(there.nbytes());
   const kernels::Stream stream = ops::place_of(there.device()).stream;
+  if (!scores_) scores_.emplace(there.nbytes(), stream);
   kernels::copy_async(scores_->data(), there.data_ptr(), there.nbytes(), stream);
   ahead_.scores = at::from_blob(scores_->data(), there.sizes(), at::kFloat);
   const c10::impl::VirtualGuardImpl guard(there.device().type());
@@ -174,10 +174,11 @@ at::Tensor PrefillHook::upload(const std::vector<std::int32_t>& words) {
   const std::size_t room = 4 * static_cast<std::size_t>(n_kv_heads_ * n_) * sizeof(std::int32_t);
   if (!ahead_.are_there || bytes > room)
     return at::tensor(words, at::kInt).to(positions_.device(), /*non_blocking=*/true);
-  if (!words_) words_.emplace(room);
+  const kernels::Stream stream = ops::place_of(positions_.device()).stream;
+  if (!words_) words_.emplace(room, stream);
   const at::Tensor there = at::empty({std::ssize(words)}, positions_.options());
   std::memcpy(words_->data(), words.data(), bytes);
-  kernels::copy_async(there.data_ptr(), words_->data(), bytes, ops::place_of(there.device()).stream);
+  kernels::copy_async(there.data_ptr(), words_->data(), bytes, stream);
   return there;
 }
 

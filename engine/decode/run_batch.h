@@ -9,6 +9,7 @@
 
 #include "engine/decode/generation_batch.h"
 #include "engine/decode/run_sink.h"
+#include "engine/decode/side_work.h"
 
 namespace kvscope::engine {
 
@@ -24,9 +25,16 @@ struct BatchedRun {
 /// A continuous batch. A run joins by its prompt between two steps of the others, as soon as one of `most` places is
 /// free and memory suffices (has_room()), and leaves after its last token. Each reports what it would report alone, in
 /// the same order; what goes wrong with one ends that one. What a callback throws ends all of them.
+///
+/// With side threads, prompts of up to kMostBeside tokens pass beside the steps of others, and so does what is measured at
+/// the end. `ended` and `failed` are always called from the thread of run(); a run's sink from any, one call after the
+/// other.
 class RunBatch {
  public:
+  static constexpr int kMostBeside = 8192;  // a longer text fills the device, and needs much memory
+
   RunBatch(const LoadedModel& model, int most);
+  RunBatch(const LoadedModel& model, int most, int n_side_threads);
   ~RunBatch();
 
   /// Asks `next` for runs whenever there is a place, until it has none and every run has ended. It must not wait.
@@ -38,18 +46,24 @@ class RunBatch {
   using Source = std::function<std::optional<BatchedRun>()>;
 
   void admit(const Source& next);
+  bool has_place() const;
   std::unique_ptr<Waiting> take(const Source& next) const;
-  void begin(Waiting waiting);
+  void begin(std::unique_ptr<Waiting> waiting);
+  void join(const std::shared_ptr<Flight>& flight);
   void step();
   void end_runs();
+  void end(std::shared_ptr<Flight> flight);
+  void beside(int n_positions, std::function<std::function<void()>()> work);
   Flight& flight_of(const Generation* run) const;
 
   const LoadedModel& model_;
   int most_;
   GenerationBatch batch_;
   std::unique_ptr<Waiting> waiting_;
-  std::vector<std::unique_ptr<Flight>> in_flight_;
+  std::vector<std::shared_ptr<Flight>> in_flight_;
+  int n_begun_ = 0, n_prompts_ = 0;   // runs that have begun and not ended; those of them whose prompt passes
   std::int64_t free_ = 0, used_ = 0;  // bytes, as has_room() has them
+  SideWork side_;                     // last: its threads end before what they use
 };
 
 }  // namespace kvscope::engine

@@ -1,12 +1,14 @@
 #include "engine/decode/run_in_flight.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "engine/core/record/assemble.h"
 #include "engine/core/study/measure/output_error.h"
 #include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/seconds_since.h"
 #include "engine/decode/dense_teacher.h"
 #include "engine/decode/eviction/slot_cache.h"
 #include "engine/decode/output_error.h"
@@ -82,6 +84,7 @@ void RunInFlight::end_step(const StepFacts& facts) {
 }
 
 RunEnded RunInFlight::finish() {
+  const auto start = std::chrono::steady_clock::now();
   bool is_complete = !is_cancelled_;
   try {
     if (is_complete && wants_oracle()) is_complete = look(true, sink_.hooks);
@@ -97,7 +100,8 @@ RunEnded RunInFlight::finish() {
     if (error.code() != ExitCode::cancelled) throw;
     is_complete = false;
   }
-  return {is_complete ? RunStatus::complete : RunStatus::cancelled, run_.timings(), run_.answer()};
+  const RunStatus status = is_complete ? RunStatus::complete : RunStatus::cancelled;
+  return {status, run_.timings(), run_.answer(), seconds_since(start)};
 }
 
 /// Changes that happen within a text that is read in chunks: each holds from the first query of the chunk after it.

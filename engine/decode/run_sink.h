@@ -12,8 +12,8 @@
 
 namespace kvscope::engine {
 
-/// What a run reports as it goes; any may be empty. Called on the thread that drives the run, in this order: started,
-/// step (prefill), oracle, (step, oracle)*, the final oracle, and output_error.
+/// What a run reports as it goes; any may be empty. Called one after the other, in this order: started, step (prefill),
+/// oracle, (step, oracle)*, the final oracle, and output_error; in a batch (run_batch.h) not all from one thread.
 struct RunSink {
   std::function<void(RunStarted)> started;
   std::function<void(const StepFacts&)> step;

@@ -1,7 +1,10 @@
 #include "engine/scorer/loaded_model.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 #include <iterator>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -119,9 +122,20 @@ const TokenScorer* LoadedModel::scorer(std::span<const std::string_view> kinds) 
 }
 
 const TokenScorer& LoadedModel::random_scorer(std::uint64_t seed) const {
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
   std::shared_ptr<TokenScorer>& scorer = random_[seed];
-  if (!scorer) scorer = make_random_scorer(seed, config(), weights());
+  if (!scorer) {
+    scorer = make_random_scorer(seed, config(), weights());
+    const c10::Device device = weights().device;
+    if (device.is_cuda())
+      c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();  // for all streams
+  }
   return *scorer;
+}
+
+bool LoadedModel::is_for_one_thread() const {
+  return std::ranges::any_of(gates_, [](const LoadedGate& gate) { return gate.scorer->scores_between_steps(); });
 }
 
 int LoadedModel::scorer_delay() const {

@@ -39,7 +39,8 @@ struct LoadOptions {
   bool operator==(const LoadOptions&) const = default;
 };
 
-/// One model on one device. Immutable once made; any number of Generations may use it, from one thread at a time.
+/// One model on one device. Immutable once made; any number of Generations may use it, from several threads unless one of
+/// the gates is a program (is_for_one_thread()).
 class LoadedModel {
  public:
   /// Model::load(), the gates of the options, and those beside the model. A folder of the options may have a LoRA adapter (lora_file.h),
@@ -66,6 +67,7 @@ class LoadedModel {
   const LoadedGate* gate(std::span<const std::string_view> kinds = {}) const;
   /// All scorers, in that order.
   const std::vector<LoadedGate>& gates() const { return gates_; }
+  bool is_for_one_thread() const;
   /// What they all say of policies' parameters.
   GatesOfModel gate_numbers() const;
   /// The window that KVpop's scorer was trained for, 0 without one.

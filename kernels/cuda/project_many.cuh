@@ -70,10 +70,10 @@ class Multiplier {
  public:
   static constexpr int kStages = stages(kTiles);
 
-  __device__ Multiplier(const Params& p, const Share& share, char* ring, const char* input)
-      : p_(p), share_(share), ring_(ring), input_(input), fetcher_(p, share, ring) {
-    for (int i = 0; i < kStages - 1; ++i) fetcher_.next();
-  }
+  /// `fetcher` has begun kStages - 1 requests.
+  __device__ Multiplier(const Params& p, const Share& share, char* ring, const char* input,
+                        const Fetcher<kStages>& fetcher)
+      : p_(p), share_(share), ring_(ring), input_(input), fetcher_(fetcher) {}
 
   /// exchange: [2, strips of the cluster, groups that a block finishes, 16, tokens] of this block.
   __device__ void run(float* exchange, Barriers& barriers) {
@@ -188,20 +188,18 @@ __global__ void __launch_bounds__(kManyThreads, 1) project_many_kernel(const __g
   const Meeting meeting(p.plan.n_blocks);
   if (threadIdx.x == 0) barriers.expect(p.plan.n_blocks);
   let_next_start();
-  const auto begin = [&] {
-    wait_for_previous();
-    load_inputs<kTiles>(p, share, input);
-    meeting.arrive();
-    meeting.wait();  // all inputs and barriers are there
-  };
-  if (warp < kMultiplyWarps) {
-    Multiplier<kTiles> multiplier(p, share, shared + warp * stages(kTiles) * kRequestBytes, input);
-    begin();
-    multiplier.run(exchange, barriers);
-  } else {
-    begin();
+  char* ring = shared + warp % kMultiplyWarps * stages(kTiles) * kRequestBytes;
+  Fetcher<stages(kTiles)> fetcher(p, share, ring);
+  if (warp < kMultiplyWarps)
+    for (int i = 0; i < stages(kTiles) - 1; ++i) fetcher.next();
+  wait_for_previous();
+  load_inputs<kTiles>(p, share, input);
+  meeting.arrive();
+  meeting.wait();  // all inputs and barriers are there
+  if (warp < kMultiplyWarps)
+    Multiplier<kTiles>(p, share, ring, input, fetcher).run(exchange, barriers);
+  else
     finish_tasks<kTiles>(p, share, exchange, barriers);
-  }
   meeting.arrive();
   meeting.wait();  // no block ends while another may write to it
 }

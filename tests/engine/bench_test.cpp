@@ -125,16 +125,16 @@ TEST_CASE("bench oracle tells the transposed pass from the whole", "[engine][ben
   CHECK(row["transposed_flops"].get<double>() == 6 * 8 * 2 * 64 * (268.0 * 269 / 2));
 }
 
-TEST_CASE("bench capture shares its seconds among prompt, oracle, decoding and the rest", "[engine][bench]") {
+TEST_CASE("bench capture says what part of the time prompts, oracles and steps take", "[engine][bench]") {
   const json result = bench("capture", {{"prompt_tokens", 100}, {"max_tokens", 4}, {"prompts", 2}});
   check_rows(result, 2);  // the full cache, and KVpop
   for (const json& row : result["rows"]) {
     double sum = 0;
-    for (const char* part : {"prompt_share", "oracle_share", "decode_share", "rest_share"}) {
+    for (const char* part : {"prompt_share", "oracle_share", "decode_share"}) {
       CHECK(row[part].get<double>() > 0);
       sum += row[part].get<double>();
     }
-    CHECK(std::abs(sum - 1) < 1e-9);
+    CHECK(sum < 1);  // one thread on a CPU
     CHECK(row["prompts"] == 2);
     CHECK(row["batch"] == 2);  // a CPU takes up to eight at once
   }

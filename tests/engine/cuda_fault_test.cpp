@@ -85,6 +85,13 @@ bool is_same_run(const RunRecord& a, const RunRecord& b) {
   return a.ids == b.ids && a.evict_at == b.evict_at && a.contests == b.contests && bytes(a) == bytes(b);
 }
 
+// The engine reports a run's end and then frees what it used.
+bool falls_to(const std::atomic<std::uint64_t>& live, double most) {
+  for (int i = 0; i < 100 && static_cast<double>(live) > most; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  return static_cast<double>(live) <= most;
+}
+
 TEST_CASE("where the GPU's memory ends the load or run says so, and the next is as in a process where it never ended",
           "[engine][cuda][cuda_fault]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");
@@ -121,7 +128,7 @@ TEST_CASE("where the GPU's memory ends the load or run says so, and the next is 
     const Outcome again = decode(small, loaded.at("model"));
     REQUIRE(again.last.at("type") == "done");
     CHECK(is_same_run(again.run, expected.run));
-    CHECK(static_cast<double>(small.fault.live) <= 1.01 * static_cast<double>(fresh.fault.live));
+    CHECK(falls_to(small.fault.live, 1.01 * static_cast<double>(fresh.fault.live)));
   }
   WARN(n_loads << " loads and " << n - n_loads << " runs without memory; bytes of the model " << model_bytes
                << ", of a run at most " << most << ", live after all: " << small.fault.live

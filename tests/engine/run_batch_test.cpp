@@ -38,10 +38,10 @@ ReportedRun alone(const LoadedModel& model, const RunRequest& request, int index
 }
 
 std::deque<ReportedRun> together(const LoadedModel& model, int most, const std::vector<RunRequest>& requests,
-                                 const Prepare& prepare = {}) {
+                                 const Prepare& prepare = {}, std::optional<int> side = {}) {
   std::deque<ReportedRun> reported(requests.size());
   std::size_t next = 0;
-  RunBatch(model, most).run([&]() -> std::optional<BatchedRun> {
+  RunBatch(model, most, side.value_or(side_threads(model.weights().device))).run([&]() -> std::optional<BatchedRun> {
     if (next == requests.size()) return std::nullopt;
     ReportedRun& run = reported[next];
     BatchedRun job{.request = requests[next],
@@ -57,8 +57,8 @@ std::deque<ReportedRun> together(const LoadedModel& model, int most, const std::
 
 /// The runs of a batch, which are as they are alone.
 std::deque<ReportedRun> check_as_alone(const LoadedModel& model, int most, const std::vector<RunRequest>& requests,
-                                       const Prepare& prepare = {}) {
-  std::deque<ReportedRun> reported = together(model, most, requests, prepare);
+                                       const Prepare& prepare = {}, std::optional<int> side = {}) {
+  std::deque<ReportedRun> reported = together(model, most, requests, prepare, side);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     CAPTURE(i, requests[i].policy.to_string());
     const ReportedRun expected = alone(model, requests[i], static_cast<int>(i), prepare);
@@ -193,10 +193,29 @@ TEST_CASE("a run of a batch whose numbers are not finite ends alone in one line"
   for (const int i : {0, 3}) CHECK(last_of(reported[i]) == "complete");
 }
 
+TEST_CASE("prompts and oracles beside the steps change no bit of any policy's run", "[engine][batch][side_work]") {
+  const LoadedModel model = test::gated_model(test::gates_of_every_kind());
+  std::vector<std::string> policies;
+  for (const test::PolicyCase& one : test::policy_cases()) policies.push_back(one.policy);
+  check_as_alone(model, 5, requests_of(policies), {}, 3);
+}
+
+TEST_CASE("a run that fails or is cancelled beside others ends alone", "[engine][batch][side_work]") {
+  const LoadedModel model = test::small_model();
+  std::vector<RunRequest> requests = requests_of(std::vector<std::string>(6, "streaming:sinks=4,window=28"));
+  requests[1].prompt_ids[2] = 100'000;                        // no such token
+  requests[4].policy = PolicySpec::parse("kvpop:budget=40");  // the model has no such gate
+  const auto prepare = [](int index, ReportedRun&, RunSink& sink) {
+    if (index == 2) sink.hooks.cancelled = [] { return true; };
+  };
+  const std::deque<ReportedRun> reported = check_as_alone(model, 3, requests, prepare, 2);
+  for (const int i : {0, 3, 5}) CHECK(last_of(reported[i]) == "complete");
+}
+
 TEST_CASE("what a callback throws ends the batch", "[engine][batch]") {
   const LoadedModel model = test::small_model();
   int n = 0;
-  RunBatch batch(model, 3);
+  RunBatch batch(model, 3, GENERATE(0, 2));
   const auto run = [&] {
     batch.run([&]() -> std::optional<BatchedRun> {
       if (++n > 4) return std::nullopt;

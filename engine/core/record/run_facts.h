@@ -81,7 +81,8 @@ struct OutputErrorFacts {
 struct RunEnded {
   RunStatus status = RunStatus::complete;
   RunTimings timings;
-  std::string text;  // the answer
+  std::string text;       // the answer
+  double measured_s = 0;  // what the oracle and the output error took after the last token; for the engine's own use
 };
 
 }  // namespace kvscope

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -52,7 +53,7 @@ class Nowhere {
   Channel channel_;
 };
 
-/// Where the seconds of several runs went.
+/// Where the seconds of several runs went: side by side, so that the parts may sum to more than all.
 struct CaptureTimes {
   double all = 0, prompt = 0, decode = 0, oracle = 0;
   bool whole = true;
@@ -80,24 +81,18 @@ class TimedCapture {
     BatchedRun run{.request = bench_request(model_, policy_, args_.prompt_tokens, args_.max_tokens, i)};
     run.request.oracle_looks = false;  // as in a capture
     run.sink.hooks.cancelled = [this] { return is_cancelled(context_); };
-    run.sink.started = [this, i](const RunStarted& started) {
-      client_.write(protocol::to_json(started, i));
-      ++n_in_flight_;
-    };
+    run.sink.started = [this, i](const RunStarted& started) { client_.write(protocol::to_json(started, i)); };
     run.sink.step = [this, i](const StepFacts& facts) {
-      if (facts.n_tokens > args_.prompt_tokens) times_.decode += facts.seconds / n_in_flight_;  // they share a step
+      if (facts.n_tokens == args_.prompt_tokens) ++n_decoding_;
+      if (facts.n_tokens > args_.prompt_tokens) times_.decode += facts.seconds / n_decoding_;  // they share a step
+      if (facts.n_tokens == args_.prompt_tokens + args_.max_tokens) --n_decoding_;
       client_.write(protocol::to_json(facts, i));
-      mark_ = Clock::now();
     };
-    run.sink.oracle = [this, i](const OracleFacts& facts) {
-      times_.oracle += seconds_since(mark_);  // the teacher reads after the last step, or after the run before
-      client_.write(protocol::to_json(facts, i));
-      mark_ = Clock::now();
-    };
+    run.sink.oracle = [this, i](const OracleFacts& facts) { client_.write(protocol::to_json(facts, i)); };
     run.ended = [this, i](const RunEnded& ended) {
-      --n_in_flight_;
       client_.write(protocol::to_json(ended, i));
       times_.prompt += ended.timings.prefill_s;
+      times_.oracle += ended.measured_s;
       times_.whole = times_.whole && ended.status == RunStatus::complete;
     };
     run.failed = [this](const std::exception_ptr& error) {
@@ -113,8 +108,8 @@ class TimedCapture {
   const JobContext& context_;
   Nowhere client_;
   CaptureTimes times_;
-  Clock::time_point mark_;
-  int n_begun_ = 0, n_in_flight_ = 0;
+  int n_begun_ = 0;
+  std::atomic<int> n_decoding_ = 0;  // a prompt may end on another thread
   std::exception_ptr error_;
 };
 
@@ -135,13 +130,13 @@ std::string capture_row_text(const json& row) {
   const auto share = [&](const char* name) { return 100 * row[name].get<double>(); };
   std::snprintf(
       text, sizeof text,
-      "%-46s %d x (%d + %d) tokens, batch %d: %.3f s (%.3f ... %.3f) = %.1f ms a prompt, %.2f x floors  prompt %.0f %%  "
-      "oracle %.0f %%  decode %.0f %%  rest %.0f %%  error %.1e",
+      "%-46s %d x (%d + %d) tokens, batch %d: %.3f s (%.3f ... %.3f) = %.1f ms a prompt, %.2f x floors  prompts %.0f %%  "
+      "oracles %.0f %%  steps %.0f %% of the time, side by side  error %.1e",
       row["policy"].get<std::string>().c_str(), row["prompts"].get<int>(), row["prompt_tokens"].get<int>(),
       row["max_tokens"].get<int>(), row["batch"].get<int>(), row["seconds"]["median"].get<double>(),
       row["seconds"]["min"].get<double>(), row["seconds"]["max"].get<double>(), row["ms_per_prompt"].get<double>(),
       row["ratio_to_floor"].get<double>(), share("prompt_share"), share("oracle_share"), share("decode_share"),
-      share("rest_share"), row["check_error"].get<double>());
+      row["check_error"].get<double>());
   return text;
 }
 
@@ -186,7 +181,6 @@ json capture_row(const LoadedModel& model, const CaptureArgs& args, const std::s
           {"prompt_share", sum.prompt / sum.all},
           {"oracle_share", sum.oracle / sum.all},
           {"decode_share", sum.decode / sum.all},
-          {"rest_share", 1 - (sum.prompt + sum.oracle + sum.decode) / sum.all},
           {"prompt_floor_s", args.prompts * prompt_s},
           {"oracle_floor_s", args.prompts * oracle_s},
           {"decode_floor_s", args.prompts * args.max_tokens * step_s},

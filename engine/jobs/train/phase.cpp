@@ -32,10 +32,13 @@ at::Tensor roles_tensor(const Batch& batch, at::Device device) {
 std::unique_ptr<SequenceSource> Training::make_source(std::span<const std::int32_t> text, std::uint64_t seed) const {
   if (recipe.palindrome) return std::make_unique<PalindromeSequences>(corpus.tokenizer(), *recipe.palindrome, seed);
   if (recipe.text) return std::make_unique<TextSequences>(text, corpus.tokenizer(), *recipe.text, seed);
-  auto tasks = std::make_unique<SequenceGenerator>(text, corpus.words(), recipe.data, seed);
-  if (recipe.data.reasoning_share == 0) return tasks;
-  return mixed(std::make_unique<ReasoningSequences>(corpus.tokenizer(), recipe.length(), seed), std::move(tasks),
-               recipe.data.reasoning_share, seed);
+  const double share = recipe.data.reasoning_share;
+  std::unique_ptr<SequenceSource> tasks, reasoning;
+  if (share < 1) tasks = std::make_unique<SequenceGenerator>(text, corpus.words(), recipe.data, seed);
+  if (share > 0) reasoning = std::make_unique<ReasoningSequences>(corpus.tokenizer(), recipe.length(), seed);
+  if (share == 0) return tasks;
+  if (share == 1) return reasoning;
+  return mixed(std::move(reasoning), std::move(tasks), share, seed);
 }
 
 void Training::seed_draws(std::uint64_t salt, std::int64_t step) const {

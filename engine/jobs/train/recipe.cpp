@@ -104,9 +104,7 @@ Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const 
   if (from_nothing && json.contains("scorer")) {
     recipe_error(file, "scorer", "a section", "none: gate.all_weights trains the model together with the gate");
   }
-  if (json.contains("scorer") || (base == nullptr && !from_nothing)) {
-    recipe.scorer = parse_scorer(json, file, recipe.length());
-  }
+  if (json.contains("scorer")) recipe.scorer = parse_scorer(json, file, recipe.length());
   if (base == nullptr && recipe.scorer && !has_file_of_its_own(*recipe.scorer)) {
     recipe_error(file, "scorer", "a network other than the delayed mLSTM, a decay or an adapter",
                  "none of these: the model's own scorer is a delayed mLSTM");

@@ -90,7 +90,8 @@ std::string identity_of(const nlohmann::json& recipe, const Corpus& corpus, cons
 /// `base`: the model's folder; empty without one.
 Corpus corpus_of(const Recipe& recipe, const std::filesystem::path& base, const std::filesystem::path& data) {
   const int vocabulary = recipe.model.vocab_size;
-  if (recipe.palindrome) return Corpus::without_text(base.empty() ? data : base, vocabulary);
+  if (recipe.palindrome || recipe.data.reasoning_share == 1)
+    return Corpus::without_text(base.empty() ? data : base, vocabulary);
   return base.empty() ? Corpus::open(data, vocabulary, recipe.heldout_share)
                       : Corpus::open_for(base, data, vocabulary, recipe.heldout_share);
 }
