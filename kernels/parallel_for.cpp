@@ -22,7 +22,7 @@ constexpr std::int64_t kCostOfWaking = 200'000;  // about 20 us: it has to be wo
 // sleeps.
 constexpr std::chrono::microseconds kLookOn{50};
 
-thread_local bool t_inside_body = false;
+thread_local bool t_inside_body = false, t_is_alone = false;
 
 /// Memory that threads without work fetch: whoever takes a piece moves the begin on.
 struct Ahead {
@@ -89,7 +89,7 @@ class Pool {
     ++call_;
     // Either the worker that falls asleep sees the new call, or its falling asleep is seen here: both are sequentially
     // consistent.
-    if (wakes && n_asleep_.load() > 0) call_.notify_all();
+    if (wakes && n_asleep_.load() > 0) wake(n - 1);
     take_items();
     const auto is_done = [this] { return n_unfinished_.load(std::memory_order_acquire) == 0; };
     if (look_on(is_done)) return;
@@ -97,6 +97,12 @@ class Pool {
   }
 
  private:
+  /// No more than there is work for: one that finds none looks on for kLookOn.
+  void wake(std::int64_t n) {
+    if (n >= static_cast<std::int64_t>(workers_.size())) return call_.notify_all();
+    for (; n > 0; --n) call_.notify_one();
+  }
+
   void take_items() {
     std::int64_t n_taken = 0;
     t_inside_body = true;
@@ -155,12 +161,14 @@ int thread_count() {
   return count;
 }
 
+void compute_alone() { t_is_alone = true; }
+
 void parallel_for(std::int64_t n, std::int64_t cost, const std::function<void(std::int64_t)>& body) {
   const int n_threads = thread_count();
   const auto run_alone = [&] {
     for (std::int64_t i = 0; i < n; ++i) body(i);
   };
-  if (n <= 1 || n_threads == 1 || t_inside_body || n * cost < kCostOfSharing) return run_alone();
+  if (n <= 1 || n_threads == 1 || t_inside_body || t_is_alone || n * cost < kCostOfSharing) return run_alone();
   static Pool pool(n_threads - 1);
   const bool wakes = n * cost >= kCostOfWaking;
   if (!wakes && !pool.is_looking()) return run_alone();

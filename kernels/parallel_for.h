@@ -18,6 +18,9 @@ namespace kvscope::kernels {
 /// the cores), and ThreadSanitizer does not understand the barriers of gcc's.
 void parallel_for(std::int64_t n, std::int64_t cost, const std::function<void(std::int64_t)>& body);
 
+/// From here on the calling thread runs parallel_for's items by itself: other threads work beside it, and would wait.
+void compute_alone();
+
 /// Threads that look for work may fetch this memory into their caches meanwhile: what the next call will read. Attention of
 /// few heads, a norm and the last piece of a product leave cores without work; SmolLM2's step is 3 to 4 % shorter so.
 void fetch_when_idle(const void* begin, std::int64_t bytes);

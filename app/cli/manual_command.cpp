@@ -46,6 +46,7 @@ constexpr ManualRow kVariables[] = {
     {"KVSCOPE_SAMPLES, KVSCOPE_ASSETS", "folders of samples and assets, if not next to the program"},
     {"KVSCOPE_FONTS", "a folder with more fonts for window and figures"},
     {"KVSCOPE_THREADS", "threads of KVScope's own CPU kernels; OMP_NUM_THREADS limits these and LibTorch's"},
+    {"KVSCOPE_SIDE_THREADS", "threads of a GPU engine for prompts and oracles beside decoding: 0 (default) to 16"},
     {"CUDA_VISIBLE_DEVICES", "GPUs that engines may use"},
     {"HF_HUB_CACHE, HF_HOME", "where the Hugging Face cache is"},
     {"XDG_CACHE_HOME, XDG_STATE_HOME, XDG_CONFIG_HOME",

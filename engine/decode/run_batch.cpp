@@ -7,7 +7,9 @@
 
 #include "engine/decode/run_in_flight.h"
 #include "engine/decode/run_memory.h"
+#include "engine/model/place.h"
 #include "engine/model/weights.h"
+#include "kernels/step_graph.h"
 
 namespace kvscope::engine {
 
@@ -44,7 +46,10 @@ RunBatch::RunBatch(const LoadedModel& model, int most, int n_side_threads)
     : model_(model),
       most_(most),
       batch_(model, most),
-      side_(model.weights().device, model.is_for_one_thread() ? 0 : n_side_threads) {}
+      side_(model.weights().device, model.is_for_one_thread() ? 0 : n_side_threads) {
+  const kernels::Place place = ops::place_of(model.weights().device);
+  if (place.is_cuda()) kernels::wait_for(place.stream);  // the model is there for all streams
+}
 
 RunBatch::~RunBatch() = default;
 

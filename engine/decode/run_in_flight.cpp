@@ -12,6 +12,9 @@
 #include "engine/decode/dense_teacher.h"
 #include "engine/decode/eviction/slot_cache.h"
 #include "engine/decode/output_error.h"
+#include "engine/model/place.h"
+#include "engine/model/weights.h"
+#include "kernels/step_graph.h"
 
 namespace kvscope::engine {
 namespace {
@@ -52,7 +55,13 @@ RunInFlight::RunInFlight(const LoadedModel& model, const RunRequest& request, Ru
   if (sink_.started) sink_.started(started_facts(run_));
 }
 
-RunInFlight::~RunInFlight() = default;
+/// Memory goes back to the stream that it was made for, which may not be this thread's: the next run may get it at once.
+RunInFlight::~RunInFlight() {
+  try {
+    wait_for_device();
+  } catch (...) {  // the device is lost
+  }
+}
 
 void RunInFlight::tell(const StepFacts& facts) {
   if (record_.n_positions > 0) apply(record_, facts);
@@ -91,7 +100,8 @@ RunEnded RunInFlight::finish() {
     // A user who stops a run wants to know what was kept until then: kOracleStride tokens at most are left to read. A
     // teacher that has not looked yet would have to read the prompt first, which takes too long.
     if (!is_complete && has_looked_) look(true, {});
-    teacher_.reset();  // its keys and values make room for those of the next pass
+    wait_for_device();  // a pass that was cancelled may still read and write what goes now
+    teacher_.reset();   // its keys and values make room for those of the next pass
     if (is_complete && run_.request().output_error) {
       OutputErrorFacts facts = measure_output_error(run_.model(), record_, sink_.hooks);
       if (sink_.output_error) sink_.output_error(std::move(facts));
@@ -102,6 +112,11 @@ RunEnded RunInFlight::finish() {
   }
   const RunStatus status = is_complete ? RunStatus::complete : RunStatus::cancelled;
   return {status, run_.timings(), run_.answer(), seconds_since(start)};
+}
+
+void RunInFlight::wait_for_device() const {
+  const kernels::Place place = ops::place_of(run_.model().weights().device);
+  if (place.is_cuda()) kernels::wait_for(place.stream);
 }
 
 /// Changes that happen within a text that is read in chunks: each holds from the first query of the chunk after it.

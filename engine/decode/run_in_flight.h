@@ -43,6 +43,7 @@ class RunInFlight {
  private:
   bool wants_oracle() const { return run_.request().oracle && sink_.oracle; }
   void tell(const StepFacts& facts);
+  void wait_for_device() const;
   void tell_changes_of_text() const;
   void change_policy();
   void change_policy(const PolicySpec& policy);

@@ -5,14 +5,17 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "kernels/parallel_for.h"
+
 namespace kvscope::engine {
 namespace {
 
-constexpr int kMostThreads = 3;  // more do not pay: the decode steps and the client's reader are the limit then
+constexpr int kMostThreads = 16;
 
 /// The same one each time: LibTorch keeps freed memory by stream.
 c10::Stream stream_of(c10::Device device, int thread) {
@@ -29,8 +32,9 @@ c10::Stream stream_of(c10::Device device, int thread) {
 }  // namespace
 
 int side_threads(c10::Device device) {
-  if (!device.is_cuda()) return 0;
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2 - 1, 0, kMostThreads);
+  const char* wanted = std::getenv("KVSCOPE_SIDE_THREADS");
+  if (!device.is_cuda() || wanted == nullptr) return 0;
+  return std::clamp(std::atoi(wanted), 0, kMostThreads);
 }
 
 SideWork::SideWork(c10::Device device, int n_threads) : device_(device) {
@@ -83,6 +87,7 @@ SideWork::Then SideWork::next_finished(bool waits) {
 }
 
 void SideWork::run(int thread) {
+  kernels::compute_alone();
   std::optional<c10::StreamGuard> guard;
   if (device_.is_cuda()) guard.emplace(stream_of(device_, thread));
   std::unique_lock lock(mutex_);

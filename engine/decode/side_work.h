@@ -51,7 +51,7 @@ class SideWork {
   std::vector<std::jthread> threads_;
 };
 
-/// How many threads pay: none without a GPU, where the cores compute.
+/// KVSCOPE_SIDE_THREADS on a GPU; none without it, and none on a CPU, where the cores compute.
 int side_threads(c10::Device device);
 
 }  // namespace kvscope::engine

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "kernels/cuda/allow_shared.h"
 #include "kernels/cuda/check.h"
 #include "kernels/dtype.h"
 
@@ -43,22 +44,16 @@ __device__ inline void wait_for_previous() {
 /// writes: nothing is read.
 __device__ inline void prefetch_to_l2(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
 
-/// Launches a kernel by itself. Shared memory above 48 KiB has to be asked for, per kernel.
+/// Launches a kernel by itself.
 template <typename... Args>
 void launch_shared(void (*kernel)(Args...), dim3 grid, int threads, std::size_t shared_bytes, Stream stream,
                    Args... args) {
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+  allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
   kernel<<<grid, threads, shared_bytes, stream>>>(args...);
   check_launch();
 }
 
 namespace detail {
-template <typename... Params>
-void allow_shared(void (*kernel)(Params...), std::size_t shared_bytes) {
-  if (shared_bytes <= 32 * 1024) return;  // 48 KB are there without asking, less what the kernel declares itself
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
-}
-
 /// With `cluster_blocks` 0 there are no clusters.
 template <typename Kernel, typename... Args>
 void launch_dependent(Kernel kernel, dim3 grid, unsigned cluster_blocks, int threads, std::size_t shared_bytes,
@@ -84,7 +79,7 @@ void launch_dependent(Kernel kernel, dim3 grid, unsigned cluster_blocks, int thr
 template <typename... Params, typename... Args>
 void launch_dependent(void (*kernel)(Params...), dim3 grid, int threads, std::size_t shared_bytes, Stream stream,
                       Args&&... args) {
-  detail::allow_shared(kernel, shared_bytes);
+  allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
   detail::launch_dependent(kernel, grid, 0, threads, shared_bytes, stream, std::forward<Args>(args)...);
 }
 
@@ -92,7 +87,7 @@ void launch_dependent(void (*kernel)(Params...), dim3 grid, int threads, std::si
 template <typename... Params, typename... Args>
 void launch_dependent_clusters(void (*kernel)(Params...), dim3 n_clusters, unsigned cluster_blocks, int threads,
                                std::size_t shared_bytes, Stream stream, Args&&... args) {
-  detail::allow_shared(kernel, shared_bytes);
+  allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
   const dim3 grid(n_clusters.x * cluster_blocks, n_clusters.y);
   detail::launch_dependent(kernel, grid, cluster_blocks, threads, shared_bytes, stream, std::forward<Args>(args)...);
 }
@@ -101,7 +96,7 @@ void launch_dependent_clusters(void (*kernel)(Params...), dim3 n_clusters, unsig
 template <typename... Params>
 int most_clusters(void (*kernel)(Params...), unsigned cluster_blocks, int threads, std::size_t shared_bytes) {
   if (cluster_blocks == 1) return device_traits().n_multiprocessors;
-  detail::allow_shared(kernel, shared_bytes);
+  allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim = {cluster_blocks, 1, 1};

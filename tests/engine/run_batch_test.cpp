@@ -259,6 +259,7 @@ TEST_CASE("on CUDA every policy's run in a batch reports what it reports alone, 
   std::vector<std::string> policies;
   for (const test::PolicyCase& one : test::policy_cases()) policies.push_back(one.policy);
   check_as_alone(model, 9, requests_of(policies));
+  check_as_alone(model, 9, requests_of(policies), {}, 3);  // prompts and oracles on three threads
   CHECK(free_bytes(model) > 0);
 }
 
