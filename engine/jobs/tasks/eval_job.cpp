@@ -125,8 +125,11 @@ class Evaluation {
     if (!items_.empty()) {
       std::optional<ChatTemplate> chat;
       if (request.chat) chat = chat_template_of(request.model);
-      const std::string filler = filler_text(request.filler, request.model);
-      inputs_.push_back(input_of(request.filler.empty() ? "filler" : request.filler, filler));
+      std::string filler;
+      if (std::ranges::any_of(items_, [](const Item& item) { return item.task->reads_filler; })) {
+        filler = filler_text(request.filler, request.model);
+        inputs_.push_back(input_of(request.filler.empty() ? "filler" : request.filler, filler));
+      }
       material_.emplace(TaskMaterial::make(model_.tokenizer(), filler, chat ? &*chat : nullptr, request.seed));
     }
     // What does not fit says so before anything is asked.

@@ -9,12 +9,13 @@
 namespace kvscope::engine {
 namespace {
 
-/// Between the least size and what `tokens` have room for.
+/// Between the least size and what `tokens` have room for, with more great ones than an even spread of logarithms has: an
+/// evaluation asks for the largest that fit. What is too long is cut.
 int draw_size(Random& random, const ReasoningKind& kind, int tokens) {
   const double least = kLeastReasoningSize;
-  const double most = std::clamp(static_cast<double>(tokens) / (1.6 * kind.tokens_per_step), least,
+  const double most = std::clamp(static_cast<double>(tokens) / (1.1 * kind.tokens_per_step), least,
                                  static_cast<double>(kMostReasoningSize));
-  return static_cast<int>(std::lround(least * std::pow(most / least, random.uniform())));
+  return static_cast<int>(std::lround(least * std::pow(most / least, std::sqrt(random.uniform()))));
 }
 
 class MixedSequences final : public SequenceSource {

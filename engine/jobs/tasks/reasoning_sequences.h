@@ -8,8 +8,8 @@
 
 namespace kvscope::engine {
 
-/// Problems of reasoning.h, one after the other, until `length` + 1 tokens are there; the last is cut. Sizes are spread evenly
-/// by their logarithm, as far as there is room. Statements are statements, and solutions answers, whole ones with their span.
+/// Problems of reasoning.h, one after the other, until `length` + 1 tokens are there; the last is cut. Sizes go from the
+/// least to what there is room for. Statements are statements, and solutions answers, whole ones with their span.
 class ReasoningSequences final : public SequenceSource {
  public:
   ReasoningSequences(const Tokenizer& tokenizer, int length, std::uint64_t seed);

@@ -54,7 +54,11 @@ TaskQuestion make_of(const TaskMaterial& material, std::uint64_t index, int leng
 
 template <std::size_t kKind>
 Task task_of(std::string_view name) {
-  return {.name = name, .definition = reasoning_kinds()[kKind].definition, .mark = mark, .make = make_of<kKind>};
+  return {.name = name,
+          .definition = reasoning_kinds()[kKind].definition,
+          .mark = mark,
+          .make = make_of<kKind>,
+          .reads_filler = false};
 }
 
 }  // namespace

@@ -115,9 +115,6 @@ TaskMaterial TaskMaterial::make(const Tokenizer& tokenizer, std::string_view fil
                                 std::uint64_t seed) {
   TaskMaterial material{.tokenizer = tokenizer, .chat = chat != nullptr, .seed = seed};
   material.filler = tokenizer.encode_typed(filler_text, false);
-  if (material.filler.empty()) {
-    throw Error({.code = ExitCode::usage, .file = "--filler", .found = "no text", .expected = "English text"});
-  }
   material.line_starts = {0};
   for (std::size_t i = 0; i + 1 < material.filler.size(); ++i) {
     if (tokenizer.piece(material.filler[i]).ends_with('\n')) material.line_starts.push_back(i + 1);
@@ -141,7 +138,11 @@ TaskQuestion make_question(const Task& task, const TaskMaterial& material, std::
 }
 
 std::string filler_text(const std::string& given, const std::string& model) {
-  if (!given.empty()) return read_file(given, kMaxTextBytes);
+  if (!given.empty()) {
+    std::string text = read_file(given, kMaxTextBytes);
+    if (!text.empty()) return text;
+    throw Error({.code = ExitCode::usage, .file = "--filler", .found = "no text", .expected = "English text"});
+  }
   const auto path = std::filesystem::weakly_canonical(model).parent_path().parent_path() / "prompts" / "heldout.txt";
   if (std::filesystem::exists(path)) return read_file(path, kMaxTextBytes);
   throw Error({.file = path.string(),

@@ -38,7 +38,8 @@ struct TaskMaterial {
   bool chat = false;
   std::uint64_t seed = 1;
 
-  /// chat: the template of the model, nullptr for a plain text. The text of `filler_text` is cut at its lines.
+  /// chat: the template of the model, nullptr for a plain text. The text of `filler_text` is cut at its lines; it may be
+  /// empty if no task reads it.
   static TaskMaterial make(const Tokenizer& tokenizer, std::string_view filler_text, const ChatTemplate* chat,
                            std::uint64_t seed);
 };
@@ -53,6 +54,7 @@ struct Task {
   bool (*mark)(std::string_view expected, std::string_view answer) = nullptr;
   /// Of a task that makes its own prompt, instead of `write`.
   TaskQuestion (*make)(const TaskMaterial& material, std::uint64_t index, int length) = nullptr;
+  bool reads_filler = true;  // puts text around what it asks
 };
 
 /// All tasks, in the order in which they are offered.
