@@ -48,12 +48,11 @@ constexpr OptionSpec kEvalOptions[] = {
     {"json", "", "same as --format json"},
 };
 
-/// The usual values are those of KVpop's Table 1.
 void read_sampling(const Arguments& arguments, EvalRequest& request) {
   request.rollouts = static_cast<int>(arguments.integer("rollouts", 1, 1, 10'000));
   const bool samples = request.rollouts > 1;
-  request.temperature = arguments.real("temperature", samples ? 0.6 : 0, 0, 100);
-  request.top_p = arguments.real("top-p", samples ? 0.95 : 1, 1e-6, 1);
+  request.temperature = arguments.real("temperature", samples ? kRolloutTemperature : 0, 0, 100);
+  request.top_p = arguments.real("top-p", samples ? kRolloutTopP : 1, 1e-6, 1);
   if (samples && request.temperature == 0)
     usage_error("--temperature", "0 with --rollouts " + std::to_string(request.rollouts),
                 "more than 0: greedy rollouts are all the same");

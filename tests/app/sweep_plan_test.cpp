@@ -72,6 +72,21 @@ TEST_CASE("a sweep reads texts at every chunk, asks tasks at every seed, and the
   CHECK(plan.n_answers() == (14 + 1 + 2) * (2 * 3 * 2 + 4 * 2));
 }
 
+TEST_CASE("a sweep with rollouts draws each question so many times, as an evaluation does", "[sweep]") {
+  const TemporaryFolder folder;
+  json recipe = small_recipe();
+  recipe["tasks"] = {"needle"};
+  recipe["questions"] = 3, recipe["pieces"] = 2, recipe["rollouts"] = 16;
+  const SweepPlan plan = plan_sweep(write_recipe(folder, recipe), true);
+  CHECK(plan.n_answers() == 2 * (2 + 3 * 16));  // two policies
+  CHECK(sweep_keys(plan, plan.groups[1]).size() == 2 * 3 * 16);
+  CHECK(plan.groups[1].request.temperature == 0.6);
+  CHECK(plan.groups[1].request.top_p == 0.95);
+  recipe["temperature"] = 0;
+  CHECK(test::error_of([&] { plan_sweep(write_recipe(folder, recipe), true); }).find("greedy rollouts are all the same") !=
+        std::string::npos);
+}
+
 TEST_CASE("no gate is loaded for the dense policy, nor for one that reads another", "[sweep]") {
   const TemporaryFolder folder;
   json recipe = small_recipe();

@@ -203,6 +203,23 @@ TEST_CASE("Algorithm 1 leaves scorer and adapter, and what the cache loses costs
   CHECK(losses.front() > 0);
 }
 
+TEST_CASE("Algorithm 1 with all weights leaves one folder, the model and its scorer, and the base's files beside") {
+  const test::TempFolder scratch;
+  nlohmann::json recipe = scorer_recipe();
+  recipe["scorer"].erase("adapter");
+  recipe["scorer"].update({{"all_weights", {{"learning_rate", 1e-3}}}, {"kl_weight", 0.1}, {"steps", 1}});
+  losses_of(recipe, scratch / "out");
+  const fs::path folder = scratch / "out/kvpop-joint-all-w8";
+  CHECK(load_gate(folder, ModelConfig::load(folder)).config.kind == GateKind::kvpop_mlstm);
+  CHECK(read_file(folder / "tokenizer.json", 1 << 24) == read_file(kModel / "tokenizer.json", 1 << 24));
+  DecoderModule before(ModelConfig::load(kModel), 8, at::kCPU, at::kFloat, false), after(before);
+  after = DecoderModule(ModelConfig::load(folder), 8, at::kCPU, at::kFloat, false);
+  read_model(kModel, before), read_model(folder, after);
+  const at::Tensor change = (after.parameters().masters() - before.parameters().masters()).abs();
+  CHECK(change.max().item<double>() > 5e-4);
+  CHECK(change.max().item<double>() < 2e-2);  // one step, and bfloat16 of the largest weights
+}
+
 TEST_CASE("one joint step from nothing changes every tensor of the model and of its gate, and the folder is both") {
   const test::TempFolder scratch;
   const nlohmann::json recipe = nothing_recipe("sp-kv");
@@ -295,6 +312,12 @@ TEST_CASE("what a joint recipe must not ask is refused by its key") {
   CHECK(refusal(wrong).find("gate.all_weights.rank: an unknown key") != std::string::npos);
   wrong["gate"].update({{"all_weights", true}, {"method", "wg-kv"}});
   CHECK(refusal(wrong).find("gate.all_weights: method wg-kv; expected an adapter") != std::string::npos);
+  wrong = scorer_recipe();
+  wrong["scorer"]["all_weights"] = true;
+  CHECK(refusal(wrong).find("scorer.all_weights: an adapter as well") != std::string::npos);
+  wrong["scorer"].erase("adapter"), wrong["scorer"].erase("all_weights");
+  wrong["scorer"]["kl_weight"] = 0.1;
+  CHECK(refusal(wrong).find("scorer.kl_weight: no adapter or all_weights") != std::string::npos);
   wrong = gate_recipe("wg-kv");
   wrong["gate"]["weight_answer"] = 8;
   CHECK(refusal(wrong).find("weight_answer: method wg-kv; expected none") != std::string::npos);

@@ -80,6 +80,12 @@ nlohmann::json nothing_recipe() {
   return recipe;
 }
 
+nlohmann::json joint_all_recipe() {
+  nlohmann::json recipe = scorer_recipe();
+  recipe["scorer"].update({{"all_weights", true}, {"kl_weight", 0.5}, {"steps", 5}});
+  return recipe;
+}
+
 nlohmann::json through_recipe() {
   nlohmann::json recipe = scorer_recipe();
   recipe["scorer"].update({{"output_weight", 1}, {"output_after", 2}, {"steps", 5}});
@@ -150,7 +156,7 @@ std::string error_of(const nlohmann::json& args) {
 
 TEST_CASE("a training that was stopped at any logged step goes on to the same bytes and the same curve") {
   const auto recipe = GENERATE(gate_recipe("wg-kv"), gate_recipe("dms"), scorer_recipe(), joint_gate_recipe(),
-                               joint_scorer_recipe(), through_recipe(), nothing_recipe());
+                               joint_scorer_recipe(), joint_all_recipe(), through_recipe(), nothing_recipe());
   const std::size_t step = recipe == gate_recipe("wg-kv") ? 2 : 3;
   const test::TempFolder scratch;
   JobContext undisturbed;

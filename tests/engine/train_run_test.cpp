@@ -182,8 +182,33 @@ TEST_CASE("a recipe with a wrong, unknown or contradictory key is refused by its
   }
 }
 
+TEST_CASE("reasoning alone needs no text, and a model no scorer") {
+  if (!has_sample()) return test::skip("no sample model");
+  const test::TempFolder scratch;
+  nlohmann::json recipe = tiny_recipe();
+  recipe.erase("scorer");
+  recipe["data"] = {{"length", 192}, {"reasoning_share", 1}};
+  recipe["base"]["steps"] = 3;
+  const Result run = train(recipe, kSamples / "models/kvscope-tiny", scratch / "out");
+  CHECK(run.base_losses.size() == 3);
+  CHECK(run.result["base"]["heldout_teacher_forced"].contains("reasoning"));
+  CHECK_FALSE(fs::exists(scratch / "out/kvpop_scorer.json"));
+  recipe["data"]["reasoning_share"] = 0.9;
+  CHECK_THROWS_AS(train(recipe, kSamples / "models/kvscope-tiny", scratch / "mixed"), Error);  // no text there
+}
+
+TEST_CASE("the shipped recipes of the reasoner's gates can be parsed for it") {
+  const auto folder = kSamples / "recipes/reasoner";
+  const auto name = GENERATE("kvpop.json", "kvpop-joint.json", "wg-kv.json", "wg-kv-no-window.json", "sp-kv.json",
+                             "sp-kv-published.json", "dms.json", "streaming.json");
+  const Recipe model = Recipe::parse(read_json(folder / "model.json"), "model.json");
+  const Recipe recipe = Recipe::parse(read_json(folder / name), name, &model.model);
+  CHECK(recipe.data.reasoning_share == 1);
+  CHECK(recipe.gate.has_value() != recipe.scorer.has_value());
+}
+
 TEST_CASE("the shipped recipes can be parsed") {
-  const auto name = GENERATE("kvscope-tiny.json", "smoke.json");
+  const auto name = GENERATE("kvscope-tiny.json", "smoke.json", "reasoner/model.json");
   const auto path = kSamples / "recipes" / name;
   const Recipe recipe = Recipe::parse(read_json(path), path.string());
   CHECK(recipe.model.n_heads % recipe.model.n_kv_heads == 0);

@@ -242,6 +242,40 @@ TEST_CASE("distillation from the likeliest tokens is that of loops, and its grad
   check_gradients({student}, [&] { return distillation(student, teacher, output, top, 3); });
 }
 
+TEST_CASE(
+    "distillation from a model of other output weights is that from its logits, and the student's weights learn") {
+  at::manual_seed(4);
+  const auto options = at::TensorOptions(at::kDouble);
+  at::Tensor student = at::randn({5, 6}, options), output = at::randn({11, 6}, options);
+  const at::Tensor teacher = at::randn({5, 6}, options), of_teacher = at::randn({11, 6}, options);
+  const int top = GENERATE(3, 0);
+  const auto found = [&] { return distillation(student, teacher, output, top, /*chunk=*/2, of_teacher); };
+  at::Tensor log_p = at::matmul(teacher, of_teacher.t()), log_q = at::matmul(student, output.t()).log_softmax(-1);
+  if (top > 0) {
+    const auto [values, index] = log_p.topk(top, -1);
+    log_p = values, log_q = log_q.gather(-1, index);
+  }
+  log_p = log_p.log_softmax(-1);
+  const double expected = (log_p.exp() * (log_p - log_q)).sum().item<double>() / 5;
+  CHECK(found().item<double>() == Approx(expected).epsilon(1e-10));
+  student.requires_grad_(true), output.requires_grad_(true);
+  check_gradients({student, output}, found);
+}
+
+TEST_CASE("the loss of the next token is that of loops") {
+  at::manual_seed(5);
+  const at::Tensor hidden = at::randn({2, 4, 3}), output = at::randn({7, 3}), ids = at::randint(7, {2, 4}, at::kLong);
+  double expected = 0;
+  for (int row = 0; row < 2; ++row)
+    for (int t = 0; t + 1 < 4; ++t) {
+      double sum = 0;
+      const auto logit = [&](std::int64_t token) { return hidden[row][t].dot(output[token]).item<double>(); };
+      for (int token = 0; token < 7; ++token) sum += std::exp(logit(token));
+      expected += (std::log(sum) - logit(ids[row][t + 1].item<std::int64_t>())) / 6;
+    }
+  CHECK(next_token_loss(hidden, output, ids).item<double>() == Approx(expected).epsilon(1e-5));
+}
+
 TEST_CASE("a model with an adapter is the model whose matrices are W + scale B A, and begins as it was") {
   const ModelConfig config = test::student_config();
   DecoderModule base(config, 24, at::kCPU, at::kFloat, /*trained=*/false);
@@ -312,6 +346,38 @@ TEST_CASE("in Algorithm 1 scorers learn from the boundary alone and the adapter 
   distillation(student.hidden(ids).flatten(0, 1), teacher.flatten(0, 1), base.output(), 16).backward();
   CHECK(norm_of(scorer.parameters()) == 0);
   CHECK(norm_of(adapter.parameters()) > 0);
+}
+
+TEST_CASE("the base of Algorithm 1 learns from w KL + (1 - w) CE, and its scorers from neither") {
+  const ModelConfig config = test::student_config();
+  DecoderModule base(config, 64, at::kCPU, at::kFloat, /*trained=*/false);
+  DecoderModule student(config, 64, at::kCPU, at::kFloat, /*trained=*/true);
+  base.initialise(4), student.initialise(5);
+  ScorerOptions options{.window = 8, .delay = 8, .n_sink = 2, .top_k = {6}, .queries = 12};
+  options.all_weights = AllWeightsOptions{};
+  options.top_teacher = 16;
+  ScorerModule scorer(options, config, at::kCPU);
+  scorer.initialise(1);
+  struct Gradients {
+    at::Tensor student, scorer;
+    StudentLosses losses;
+  };
+  const auto lesson = [&](double kl_weight) {
+    options.kl_weight = kl_weight;
+    student.parameters().zero_gradients(), scorer.parameters().zero_gradients();
+    Random random(3, 1);
+    const StudentLosses losses = joint_lesson(base, student, scorer, some_ids(64), options, random);
+    return Gradients{student.parameters().gradients().clone(), scorer.parameters().gradients().clone(), losses};
+  };
+  const Gradients kl = lesson(1), next = lesson(0), mixed = lesson(0.1);
+  CHECK_FALSE(kl.losses.next.defined());
+  CHECK(mixed.losses.next.item<double>() == Approx(next.losses.next.item<double>()));
+  CHECK(mixed.losses.output.item<double>() == Approx(kl.losses.output.item<double>()));
+  const at::Tensor expected = 0.1 * kl.student + 0.9 * next.student;
+  CHECK((mixed.student - expected).norm().item<double>() < 1e-5 * expected.norm().item<double>());  // float32
+  CHECK((kl.student - next.student).norm().item<double>() > 0.1 * kl.student.norm().item<double>());
+  CHECK(at::equal(kl.scorer, next.scorer));
+  CHECK(norm_of(scorer.parameters()) > 0);
 }
 
 TEST_CASE("through a soft boundary scorers learn from the model's output, and the base stays as it is") {

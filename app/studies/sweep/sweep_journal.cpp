@@ -25,13 +25,15 @@ ordered_json first_line(const ordered_json& settings) { return {{kSweepMark, 1},
 /// What an answer depends on besides its group, its key and what EvalFacts has.
 ordered_json settings_of(const SweepPlan& plan) {
   const EvalRequest& request = plan.request;
-  return {{"device", request.device},
-          {"dtype", request.dtype},
-          {"pieces", request.pieces},
-          {"length", request.length},
-          {"chat", request.chat},
-          {"oracle", request.oracle},
-          {"output_error", request.output_error}};
+  ordered_json settings = {{"device", request.device},
+                           {"dtype", request.dtype},
+                           {"pieces", request.pieces},
+                           {"length", request.length},
+                           {"chat", request.chat},
+                           {"oracle", request.oracle},
+                           {"output_error", request.output_error}};
+  if (request.temperature > 0) settings.update({{"temperature", request.temperature}, {"top_p", request.top_p}});
+  return settings;
 }
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& where, const std::string& found,

@@ -19,9 +19,10 @@ using nlohmann::json;
 constexpr std::size_t kMostPoints = 10'000;
 constexpr const char* kGates = "gates";  // of an entry: an axis too
 
-constexpr std::string_view kKeys[] = {"name",   "note",   "model",  "device",       "dtype",   "policies",  "gates",
-                                      "texts",  "pieces", "length", "chunk",        "tasks",   "questions", "seeds",
-                                      "filler", "chat",   "oracle", "output_error", "matched", "cost"};
+constexpr std::string_view kKeys[] = {"name",      "note",  "model",    "device",      "dtype",  "policies",
+                                      "gates",     "texts", "pieces",   "length",      "chunk",  "tasks",
+                                      "questions", "seeds", "filler",   "chat",        "oracle", "output_error",
+                                      "matched",   "cost",  "rollouts", "temperature", "top_p"};
 constexpr std::string_view kEntryKeys[] = {"policy", "axes", "gates", "along"};
 constexpr std::string_view kCosts[] = {"cache_size", "cache_size_end", "cache_bytes",
                                        "density",    "read_share",     "ms_per_token"};
@@ -243,6 +244,12 @@ EvalRequest request_of(const JsonObject& object, const fs::path& path) {
                       .chat = object.boolean_or("chat", false),
                       .oracle = object.boolean_or("oracle", false),
                       .output_error = object.boolean_or("output_error", false)};
+  request.rollouts = static_cast<int>(object.integer_or("rollouts", 1, 1, 10'000));
+  const bool samples = request.rollouts > 1;
+  request.temperature = object.number_or("temperature", samples ? kRolloutTemperature : 0, 0, 100);
+  request.top_p = object.number_or("top_p", samples ? kRolloutTopP : 1, 1e-6, 1);
+  if (samples && request.temperature == 0)
+    fail(object.file(), "temperature", "0 with several rollouts", "more than 0: greedy rollouts are all the same");
   for (std::string& text : request.texts) {
     text = beside(path, text);
     std::error_code error;

@@ -71,6 +71,11 @@ struct DecayRange {
   double least = 0.999, most = 0.999999;
 };
 
+/// The base's own weights, trained in place of an adapter.
+struct AllWeightsOptions {
+  double learning_rate = 0;
+};
+
 /// KVpop scorers: the boundary loss of eq. 7 over a frozen base.
 struct ScorerOptions : PhaseOptions {
   GateKind kind = GateKind::kvpop_mlstm;  // or kvpop_mlp, kvpop_linear
@@ -91,12 +96,15 @@ struct ScorerOptions : PhaseOptions {
   double margin_temperature = 1;               // tau_omega of eq. 23
   double balance_min = 0.5, balance_max = 25;  // clip of eq. 24
 
-  std::optional<LoraOptions> adapter;  // Algorithm 1 whole: the base is trained too, by an adapter
-  int top_teacher = 256;               // likeliest tokens of the dense base in its KL; 0: all
-  bool sparse_lse = false;             // its targets by the student's normaliser (eq. 9)
-  double output_weight = 0;            // of a frozen base's loss through its output (scorer_student.h); 0: none
-  std::int64_t output_after = 0;       // steps of the boundary loss alone before that begins
-  bool pooled = false;                 // what the student sees is of one budget for all heads (pooled_cutoff.h)
+  std::optional<LoraOptions> adapter;            // Algorithm 1 whole: the base is trained too, by an adapter
+  std::optional<AllWeightsOptions> all_weights;  // or all of it
+  double kl_weight = 1;                          // of the base's loss: the rest is the next token's cross-entropy
+  int top_teacher = 256;                         // likeliest tokens of the dense base in its KL; 0: all
+  bool sparse_lse = false;                       // its targets by the student's normaliser (eq. 9)
+  double output_weight = 0;       // of a frozen base's loss through its output (scorer_student.h); 0: none
+  std::int64_t output_after = 0;  // steps of the boundary loss alone before that begins
+  bool pooled = false;            // what the student sees is of one budget for all heads (pooled_cutoff.h)
+  bool trains_base() const { return adapter || all_weights; }
 };
 
 /// One stage of a gate's training: what it weighs, and for how long.
@@ -104,11 +112,6 @@ struct GateStage {
   double weight = 0;           // GateStep::weight; below 0: SP-KV's density regulariser
   bool is_of_utility = false;  // the recipe has it as price or density_regulariser
   PhaseLength length;
-};
-
-/// The base's own weights, trained in place of an adapter.
-struct AllWeightsOptions {
-  double learning_rate = 0;
 };
 
 /// Gates through soft attention, over a frozen base where neither adapter nor all weights are trained. What is absent is the method's own (gate_method.h).

@@ -103,6 +103,7 @@ void visit_fields(ScorerOptions& s, Visit&& visit) {
   visit("margin_temperature", s.margin_temperature, FieldRange{1e-3, 1e3});
   visit("balance_min", s.balance_min, FieldRange{0, 1});
   visit("balance_max", s.balance_max, FieldRange{1, 1e6});
+  visit("kl_weight", s.kl_weight, FieldRange{0, 1});
   visit("top_teacher", s.top_teacher, FieldRange{0, 1 << 24});
   visit("lse", s.sparse_lse, OneOf{{"dense", "sparse"}});
   visit("output_weight", s.output_weight, FieldRange{0, 1e6});

@@ -20,17 +20,6 @@ GateStage parse_stage(const nlohmann::json& json, const std::string& file) {
   return stage;
 }
 
-/// The key "all_weights": an object, or true for the phase's own learning rate.
-std::optional<AllWeightsOptions> parse_all_weights(const RecipeSection& parent, const std::string& file, double rate) {
-  if (!parent->has("all_weights")) return std::nullopt;
-  const nlohmann::json& raw = parent->raw().at("all_weights");
-  if (raw == false) return std::nullopt;
-  const nlohmann::json holder = {{"gate.all_weights", raw == true ? nlohmann::json::object() : raw}};
-  AllWeightsOptions options{rate};
-  const RecipeSection section(holder, "gate.all_weights", file, options);
-  return options;
-}
-
 }  // namespace
 
 GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int length) {
@@ -47,11 +36,7 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
   if (section->has("window")) gate.window = section.integer("window", 1, 1, length);
   if (section->has("sinks")) gate.n_sink = section.integer("sinks", 0, 0, length);
   gate.adapter = parse_adapter(section, file, "gate");
-  gate.all_weights = parse_all_weights(section, file, gate.optimizer.learning_rate);
-  if (gate.adapter && gate.all_weights) {
-    recipe_error(file, "gate.all_weights", "an adapter as well",
-                 "only one of them: an adapter leaves the weights unchanged");
-  }
+  gate.all_weights = parse_all_weights(section, file, "gate", gate.optimizer.learning_rate);
   if (gate.hard_share > 0 && !gate.trains_base()) {
     recipe_error(file, "gate.hard_share", "no adapter",
                  "an adapter or all_weights: while the gate is hard it does not learn, so something else must");

@@ -32,14 +32,14 @@ GateKind parse_scorer_kind(const std::string& text, const std::string& file) {
 /// What trains a scorer through the model, and what it must not be beside.
 void parse_student(const RecipeSection& section, const std::string& file, ScorerOptions& scorer) {
   scorer.adapter = parse_adapter(section, file, "scorer");
+  scorer.all_weights = parse_all_weights(section, file, "scorer", scorer.optimizer.learning_rate);
   const auto only = [&](const char* key, const char* with, bool fits) {
     if (section->has(key) && !fits)
       recipe_error(file, std::string("scorer.") + key, std::string("no ") + with,
                    std::string("this key only with ") + with);
   };
-  only("top_teacher", "adapter", scorer.adapter.has_value());
-  only("lse", "adapter", scorer.adapter.has_value());
-  only("capacity", "adapter or output_weight", scorer.adapter || scorer.output_weight > 0);
+  for (const char* key : {"top_teacher", "lse", "kl_weight"}) only(key, "adapter or all_weights", scorer.trains_base());
+  only("capacity", "adapter, all_weights or output_weight", scorer.trains_base() || scorer.output_weight > 0);
   // Ages count differently in heads of different decay: what is last would change from query to query.
   if (scorer.pooled && scorer.decay) recipe_error(file, "scorer.capacity", "pooled", "per-head with a learned decay");
 }
@@ -72,9 +72,9 @@ ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, 
   scorer.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 0, .warm_up = 50};
   scorer.batch = 16;
   scorer.heldout_sequences = 32;
-  const RecipeSection section(
-      json, "scorer", file, scorer,
-      {"steps", "max_seconds", "kind", "immediate", "decay_min", "decay_max", "sinks", "window", "top_k", "adapter"});
+  const RecipeSection section(json, "scorer", file, scorer,
+                              {"steps", "max_seconds", "kind", "immediate", "decay_min", "decay_max", "sinks", "window",
+                               "top_k", "adapter", "all_weights"});
   scorer.length = parse_length(section);
   scorer.n_sink = section.integer("sinks", scorer.n_sink, 0, length);
   scorer.window = section.integer("window", scorer.window, 1, length);

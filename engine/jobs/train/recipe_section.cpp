@@ -52,4 +52,19 @@ std::optional<LoraOptions> parse_adapter(const RecipeSection& parent, const std:
   return adapter;
 }
 
+std::optional<AllWeightsOptions> parse_all_weights(const RecipeSection& parent, const std::string& file,
+                                                   const std::string& of, double rate) {
+  if (!parent->has("all_weights")) return std::nullopt;
+  const nlohmann::json& raw = parent->raw().at("all_weights");
+  if (raw == false) return std::nullopt;
+  const nlohmann::json holder = {{of + ".all_weights", raw == true ? nlohmann::json::object() : raw}};
+  AllWeightsOptions options{rate};
+  const RecipeSection section(holder, of + ".all_weights", file, options);
+  if (parse_adapter(parent, file, of)) {
+    recipe_error(file, of + ".all_weights", "an adapter as well",
+                 "only one of them: an adapter leaves the weights unchanged");
+  }
+  return options;
+}
+
 }  // namespace kvscope::engine

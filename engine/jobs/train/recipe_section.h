@@ -62,6 +62,10 @@ PhaseLength parse_length(const RecipeSection& section);
 /// The key "adapter" of section `of`: an object, or true for the usual one.
 std::optional<LoraOptions> parse_adapter(const RecipeSection& parent, const std::string& file, const std::string& of);
 
+/// The key "all_weights" of section `of`: an object, or true for the phase's `rate`.
+std::optional<AllWeightsOptions> parse_all_weights(const RecipeSection& parent, const std::string& file,
+                                                   const std::string& of, double rate);
+
 /// The sections "scorer" and "gate"; `length`: positions of a sequence.
 ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, int length);
 GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int length);

@@ -111,7 +111,7 @@ std::string name_of(const ScorerOptions& options) {
     name += options.mass == FutureMass::sum ? "-sum" : options.mass == FutureMass::rms ? "-rms" : "-max";
   if (options.weight != TargetWeight::mass) name += options.weight == TargetWeight::value ? "-value" : "-output";
   if (options.decay) name += "-decay";
-  if (options.adapter) name += "-joint";
+  if (options.trains_base()) name += options.all_weights ? "-joint-all" : "-joint";
   if (options.output_weight > 0) name += "-through";
   if (options.pooled) name += "-pooled";
   if (options.window != ScorerOptions().window) name += "-w" + std::to_string(options.window);
@@ -132,7 +132,8 @@ class FastProducts {
   static inline std::atomic<int> n_alive_ = 0;
 };
 
-/// What is trained: scorers, and with an adapter the base that they are for; the student is the base where there is none.
+/// What is trained: scorers, and with an adapter or all weights the base that they are for; the student is the base where
+/// that is frozen.
 struct TrainedScorer {
   DecoderModule base;
   ScorerModule scorer;
@@ -142,11 +143,15 @@ struct TrainedScorer {
   static at::ScalarType type_of(const Training& training) {
     return training.device.is_cuda() ? at::kBFloat16 : at::kFloat;
   }
+  static DecoderModule model_of(const Training& training, bool trained) {
+    DecoderModule model(training.recipe.model, training.recipe.length(), training.device, type_of(training), trained);
+    read_model(training.base, model);
+    return model;
+  }
   explicit TrainedScorer(const Training& training)
-      : base(training.recipe.model, training.recipe.length(), training.device, type_of(training), /*trained=*/false),
+      : base(model_of(training, /*trained=*/false)),
         scorer(*training.recipe.scorer, training.recipe.model, training.device),
-        student(base) {
-    read_model(training.base, base);
+        student(training.recipe.scorer->all_weights ? model_of(training, /*trained=*/true) : base) {
     scorer.initialise(training.recipe.seed);
     if (!training.recipe.scorer->adapter) return;
     adapter.emplace(*training.recipe.scorer->adapter, training.recipe.model, training.device, type_of(training));
@@ -157,7 +162,7 @@ struct TrainedScorer {
   /// Adds the gradients of one batch.
   StudentLosses learn(const at::Tensor& ids, const ScorerOptions& options, std::int64_t step, Random& random) const {
     StudentLosses losses;
-    if (adapter) {
+    if (options.trains_base()) {
       losses = joint_lesson(base, student, scorer, ids, options, random);
     } else {
       losses.boundary = accumulate(base, scorer, ids, options, random);
@@ -173,18 +178,23 @@ struct TrainedScorer {
 class LossSums {
  public:
   LossSums(const ScorerOptions& options, const at::Device& device)
-      : with_output_(options.adapter.has_value()), with_distance_(options.output_weight > 0), device_(device) {
+      : with_output_(options.trains_base()),
+        with_next_(options.kl_weight < 1),
+        with_distance_(options.output_weight > 0),
+        device_(device) {
     clear();
   }
   std::vector<std::string> columns() const {
     std::vector<std::string> names{"loss_boundary"};
     if (with_output_) names.emplace_back("loss_output");
+    if (with_next_) names.emplace_back("loss_next");
     if (with_distance_) names.emplace_back(with_output_ ? "loss_distance" : "loss_output");
     return names;
   }
   void add(const StudentLosses& losses) {
     boundary_ += losses.boundary;
     if (losses.output.defined()) output_ += losses.output;
+    if (losses.next.defined()) next_ += losses.next;
     if (losses.distance.defined()) distance_ += losses.distance;
   }
   std::vector<double> take(std::int64_t n_steps) {
@@ -194,6 +204,7 @@ class LossSums {
     };
     put(boundary_);
     if (with_output_) put(output_);
+    if (with_next_) put(next_);
     if (with_distance_) put(distance_);
     clear();
     return values;
@@ -212,13 +223,13 @@ class LossSums {
 
  private:
   void clear() {
-    for (at::Tensor* sum : {&boundary_, &output_, &distance_})
+    for (at::Tensor* sum : {&boundary_, &output_, &next_, &distance_})
       *sum = at::zeros({}, at::TensorOptions(device_).dtype(at::kFloat));
   }
 
-  bool with_output_, with_distance_;
+  bool with_output_, with_next_, with_distance_;
   at::Device device_;
-  at::Tensor boundary_, output_, distance_;
+  at::Tensor boundary_, output_, next_, distance_;
 };
 
 /// Where the base was trained here, the model's own scorer; else a gate's folder, in facts["folder"].
@@ -226,9 +237,10 @@ void save(const Training& training, const TrainedScorer& trained, nlohmann::json
   const ScorerOptions& options = *training.recipe.scorer;
   if (training.recipe.base) return write_scorer(training.output, trained.scorer, options);
   const std::filesystem::path folder = training.output / name_of(options);
-  const char* source = trained.adapter ? "KVpop, Algorithm 1; " : "KVpop, eq. 7; ";
+  const char* source = options.trains_base() ? "KVpop, Algorithm 1; " : "KVpop, eq. 7; ";
   trained.scorer.save(folder, source + training.recipe.name);
   if (trained.adapter) trained.adapter->save(folder, training.base.filename().string());
+  if (options.all_weights) write_model_like(training.base, folder, trained.student);
   facts["folder"] = folder.string();
 }
 
@@ -244,6 +256,9 @@ nlohmann::json run_scorer_phase(const Training& training) {
   AdamW optimizer(trained.scorer.parameters(), options.optimizer);
   if (trained.adapter) {
     optimizer.add(trained.adapter->parameters(), options.adapter->learning_rate / options.optimizer.learning_rate);
+  }
+  if (options.all_weights) {
+    optimizer.add(trained.student.parameters(), options.all_weights->learning_rate / options.optimizer.learning_rate);
   }
   LossSums sums(options, training.device);
   nlohmann::json facts =
@@ -262,8 +277,9 @@ nlohmann::json run_scorer_phase(const Training& training) {
   if (facts["status"] == "cancelled" || !training.leads()) return facts;
   facts.erase("last");
   save(training, trained, facts);
-  facts["parameters"] =
-      trained.scorer.parameters().n_elements() + (trained.adapter ? trained.adapter->parameters().n_elements() : 0);
+  facts["parameters"] = trained.scorer.parameters().n_elements() +
+                        (trained.adapter ? trained.adapter->parameters().n_elements() : 0) +
+                        (options.all_weights ? trained.student.parameters().n_elements() : 0);
   facts["heldout_oracle_recall"] = heldout_recall(trained.student, trained.scorer, *training.heldout(), options);
   return facts;
 }

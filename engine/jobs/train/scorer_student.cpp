@@ -8,9 +8,12 @@
 #include "engine/jobs/train/future_target.h"
 #include "engine/jobs/train/pooled_cutoff.h"
 #include "engine/jobs/train/running_top_k.h"
+#include "engine/jobs/train/weighted_cross_entropy.h"
 
 namespace kvscope::engine {
 namespace {
+
+constexpr std::int64_t kChunk = 2048;  // tokens whose logits are there at once
 
 /// One budget for all layers of a step: what a cache of that size would have computed.
 CacheBudget draw_budget(const ScorerOptions& options, Random& random) {
@@ -48,6 +51,14 @@ at::Tensor dense_hidden(const DecoderModule& base, const at::Tensor& ids) {
 
 }  // namespace
 
+at::Tensor next_token_loss(const at::Tensor& hidden, const at::Tensor& output, const at::Tensor& ids) {
+  const auto n = ids.size(1) - 1;
+  const at::Tensor before = hidden.narrow(1, 0, n).flatten(0, 1), target = ids.narrow(1, 1, n).flatten();
+  const at::Tensor share = at::full({target.size(0)}, 1.0 / static_cast<double>(target.size(0)),
+                                    at::TensorOptions(ids.device()).dtype(at::kFloat));
+  return weighted_cross_entropy(before, output, target, share).loss;
+}
+
 at::Tensor teach_boundary(const ScorerModule& scorer, LayerRange layers, const at::Tensor& k, const at::Tensor& v,
                           const at::Tensor& target, int top_k, const ScorerOptions& options, Random& random) {
   const auto queries = sample_queries(random, options, top_k, static_cast<int>(k.size(1)));
@@ -71,7 +82,7 @@ StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& stude
   const int n_layers = base.config().n_layers;
   const at::Tensor least = options.pooled ? pooled_least(student, scorer, ids, budget).detach() : at::Tensor();
   at::Tensor boundary = at::zeros({}, at::TensorOptions(ids.device()).dtype(at::kFloat));
-  at::Tensor x = base.embed(ids);
+  at::Tensor x = student.embed(ids);
   for (int layer = 0; layer < n_layers; ++layer) {
     const auto heads = student.project(layer, x);
     const double scale = base.config().attention_scale(layer);
@@ -88,10 +99,18 @@ StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& stude
     boundary += teach_boundary(scorer, layer, heads.k, heads.v, target, budget.top_k, options, random) / n_layers;
     x = student.finish(layer, x, lifetime_attention(heads.q, heads.k, heads.v, lifetimes, scale));
   }
-  const at::Tensor kl =
-      distillation(student.final_norm(x).flatten(0, 1), teacher.flatten(0, 1), base.output(), options.top_teacher);
-  kl.backward();
-  return {.boundary = boundary, .output = kl.detach(), .distance = {}};
+  const at::Tensor hidden = student.final_norm(x);
+  const at::Tensor kl = distillation(hidden.flatten(0, 1), teacher.flatten(0, 1), student.output(), options.top_teacher,
+                                     kChunk, base.output());
+  StudentLosses losses{.boundary = boundary, .output = kl.detach(), .next = {}, .distance = {}};
+  if (options.kl_weight == 1) {
+    kl.backward();
+    return losses;
+  }
+  const at::Tensor next = next_token_loss(hidden, student.output(), ids);
+  (options.kl_weight * kl + (1 - options.kl_weight) * next).backward();
+  losses.next = next.detach();
+  return losses;
 }
 
 at::Tensor output_lesson(const DecoderModule& base, const DecoderModule& student, const ScorerModule& scorer,

@@ -18,18 +18,23 @@ at::Tensor teach_boundary(const ScorerModule& scorer, LayerRange layers, const a
 /// What running top-k sorts all T positions by, [HK, B, T].
 at::Tensor all_priorities(const ScorerModule& scorer, LayerRange layers, const at::Tensor& k, const at::Tensor& v);
 
+/// Mean cross-entropy of ids [B, T] but the first of each row, from final hidden states [B, T, H] and output [V, H].
+at::Tensor next_token_loss(const at::Tensor& hidden, const at::Tensor& output, const at::Tensor& ids);
+
 /// Of one batch, without gradients, still on the device.
 struct StudentLosses {
   at::Tensor boundary;  // of the scorers, eq. 7, mean over layers
-  at::Tensor output;    // KL of joint_lesson; undefined without an adapter
+  at::Tensor output;    // KL of joint_lesson; undefined where the base is frozen
+  at::Tensor next;      // its cross-entropy of the next token; undefined with kl_weight 1
   at::Tensor distance;  // of output_lesson; undefined before it begins
 };
 
 /// KVpop's Algorithm 1 for one batch of ids [B, T]: layer by layer the student scores its own keys and values, its attention sees what
-/// running top-k keeps by them, and the scorers learn from the student's own future attention; the adapter learns from
+/// running top-k keeps by them, and the scorers learn from the student's own future attention; adapter or weights learn from
 ///
-///     KL(dense base || student) of the next token, over the base's top_teacher likeliest (distillation.h)
+///     w KL(dense base || student) + (1 - w) CE      of the next token, w = kl_weight
 ///
+/// the KL over the base's top_teacher likeliest tokens (distillation.h), the CE of the T - 1 tokens that follow one.
 /// Scorer inputs are detached, so that each loss reaches its own parameters only. Adds the gradients of both.
 StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& student, const ScorerModule& scorer,
                            const at::Tensor& ids, const ScorerOptions& options, Random& random);

@@ -12,6 +12,9 @@
 
 namespace kvscope {
 
+/// How several rollouts are drawn where nothing else is asked for: as in KVpop's Table 1.
+inline constexpr double kRolloutTemperature = 0.6, kRolloutTopP = 0.95;
+
 struct EvalRequest {
   std::string model, device = "auto", dtype = "auto";
   std::vector<std::string> gates;
