@@ -14,6 +14,7 @@
 #include "app/support/paths.h"
 #include "app/support/split.h"
 #include "engine/core/files/gate/gate_name.h"
+#include "engine/core/study/measure/task_sets.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/trace/study_file.h"
@@ -22,7 +23,7 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kEvalOptions[] = {
-    {"tasks", "NAME,...", "tasks of docs/reference/tasks.md (those that suit the model)"},
+    {"tasks", "NAME,...", "tasks of docs/reference/tasks.md, or ruler: its 13 forms (those that suit the model)"},
     {"policies", "SPEC;...", "separated by semicolons; the dense policy is always included (three at 25 %)"},
     {"sweep", "", "all policies that need no gate, at 50, 25 and 12.5 % kept"},
     {"questions", "N", "questions of each task (100)"},
@@ -64,7 +65,7 @@ EvalRequest request_of(const Arguments& arguments, const EngineJobOptions& engin
   request.model = model_for(engine, arguments.positionals()[0]);
   request.device = arguments.text("device", request.device);
   request.dtype = arguments.text("dtype", request.dtype);
-  request.tasks = split(arguments.text("tasks"), ',', " ");
+  request.tasks = expanded_tasks(split(arguments.text("tasks"), ',', " "));
   request.policies = split(arguments.text("policies"), ';', " ");
   std::vector<PolicySpec> policies;
   for (const std::string& text : request.policies) policies.push_back(PolicySpec::parse(text));
