@@ -7,6 +7,7 @@
 
 #include "app/support/split.h"
 #include "app/support/usage.h"
+#include "engine/core/study/measure/task_sets.h"
 
 namespace kvscope::app {
 namespace {
@@ -100,7 +101,7 @@ HybridPlan hybrid_plan(const Arguments& arguments, const EngineJobOptions& engin
   if (arguments.has("sinks")) plan.n_sink = whole("sinks", 0, 0, kMostPlanTokens);
   if (arguments.has("window")) plan.window = whole("window", 0, 1, kMostPlanTokens);
   if (arguments.has("bytes")) plan.most_bytes = arguments.real("bytes", 0, 0, 1e18);
-  plan.tasks = split(arguments.text("tasks", ""), ',');
+  plan.tasks = expanded_tasks(split(arguments.text("tasks", ""), ','));
   const std::string again = arguments.text("again", "on");
   if (again != "on" && again != "off") usage_error("--again", "'" + again + "'", "on or off");
   plan.again = again == "on";

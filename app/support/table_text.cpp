@@ -25,6 +25,15 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+std::vector<std::vector<std::string>> without_empty_columns(std::vector<std::vector<std::string>> rows) {
+  for (std::size_t column = rows[0].size(); column-- > 0;) {
+    const bool used = std::any_of(rows.begin() + 1, rows.end(), [&](const auto& row) { return !row[column].empty(); });
+    if (used) continue;
+    for (auto& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+  return rows;
+}
+
 std::string wrapped(std::string_view text, std::size_t indent) {
   constexpr std::size_t kColumns = 100;
   std::string out(text);

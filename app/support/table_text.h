@@ -10,6 +10,8 @@ namespace kvscope::app {
 
 /// Columns of equal width, the first line is the heading.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
+/// Without columns that are empty below their heading.
+std::vector<std::vector<std::string>> without_empty_columns(std::vector<std::vector<std::string>> rows);
 /// Lines of at most 100 columns, broken at spaces, '\n' behind each; all but the first begin with `indent` spaces. A
 /// line end in the text counts as a space.
 std::string wrapped(std::string_view text, std::size_t indent = 0);

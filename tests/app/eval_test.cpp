@@ -7,6 +7,7 @@
 
 #include "app/studies/eval/eval_journal.h"
 #include "app/studies/eval/eval_table.h"
+#include "app/studies/eval/length_table.h"
 #include "app/studies/sweep/eval_study.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/study_file.h"
@@ -86,7 +87,7 @@ TEST_CASE("the study has the columns of a sweep, a row for each item and policy,
     answers.push_back({.item = "a.txt", .is_text = true, .policy = policy, .is_dense = policy == "full", .index = 1});
     answers.back().nll = policy == "full" ? 2 : 2.5;
   }
-  const StudyTable study = eval_study(request, facts, answers);
+  const StudyTable study = eval_study(request, std::vector<EvalResult>{{facts, answers}});
   CHECK_NOTHROW(check_study(study, "s"));
   CHECK(study.kind == kEvalStudy);
   CHECK(study.texts("item", "") == std::vector<std::string>{"fact_recall", "fact_recall", "a.txt", "a.txt"});
@@ -120,6 +121,85 @@ TEST_CASE("the LaTeX table is a tabular of booktabs with every name escaped", "[
   CHECK(text.find("95 \\%") != std::string::npos);
   CHECK(text.ends_with("\\bottomrule\n\\end{tabular}\n"));
   CHECK(latex_text("a_b%&$#{}~^\\") == "a\\_b\\%\\&\\$\\#\\{\\}\\textasciitilde{}\\textasciicircum{}\\textbackslash{}");
+}
+
+namespace {
+
+/// Two tasks and a text under two policies, at 512 and 1,024 tokens: of `second`, the longer has no answer under h2o.
+std::vector<EvalResult> two_lengths(bool is_whole = true) {
+  std::vector<EvalResult> results;
+  for (const int length : {512, 1024}) {
+    EvalResult result{.facts = some_facts(), .answers = {}};
+    result.facts.length = length;
+    result.facts.items = {"first", "second", "a.txt"};
+    for (const std::string& item : result.facts.items) {
+      for (const std::string& policy : result.facts.policies) {
+        for (int index = 0; index < 2; ++index) {
+          EvalAnswer answer = answer_of(policy, index, length == 512 || index == 0);
+          answer.item = item;
+          answer.cache_size = answer.is_dense ? 1 : item == "first" ? 0.25 : 0.5;
+          answer.is_text = item == "a.txt";
+          if (answer.is_text) answer.nll = length / 512.0, answer.cache_size = 0.125;
+          if (!is_whole && item == "second" && length == 1024 && !answer.is_dense) continue;
+          result.answers.push_back(answer);
+        }
+      }
+    }
+    results.push_back(result);
+  }
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("several lengths have a column each, and an average over the tasks alone", "[eval]") {
+  const auto results = two_lengths();
+  const auto all = averages(results);
+  REQUIRE(all.size() == 4);  // two lengths, two policies
+  CHECK(all[1].policy == "h2o:keep=25%,window=8");
+  CHECK(all[1].n_tasks == 2);
+  CHECK(all[1].cache_size == 0.375);
+  CHECK(all[3].length == 1024);
+  CHECK(all[3].accuracy == 0.5);
+  const std::string text = length_table(results, TableFormat::text);
+  CHECK(text.starts_with("item          policy                 accuracy 512  accuracy 1024  NLL 512  NLL 1024  cache"));
+  CHECK(text.find("second        h2o:keep=25%,window=8  1.000         0.500                             0.500") !=
+        std::string::npos);
+  CHECK(text.find("average of 2  h2o:keep=25%,window=8  1.000         0.500                             0.375") !=
+        std::string::npos);
+  const std::string latex = length_table(results, TableFormat::latex);
+  CHECK(latex.starts_with("\\begin{tabular}{llrrrrrr}"));
+  CHECK(latex.find("a.txt & full &  &  & 1.0000 & 2.0000 &") != std::string::npos);
+  CHECK(latex.find("\\midrule\naverage of 2 & full & 1.000") != std::string::npos);
+  const auto json = nlohmann::json::parse(length_table(results, TableFormat::json));
+  CHECK(json["lengths"][1]["facts"]["length"] == 1024);
+  CHECK(json["lengths"][1]["rows"].size() == 6);
+  CHECK(json["averages"][3]["accuracy"] == 0.5);
+}
+
+TEST_CASE("an average over some of the tasks is left out", "[eval]") {
+  const auto results = two_lengths(false);
+  CHECK(averages(results).size() == 3);
+  const std::string text = length_table(results, TableFormat::text);
+  CHECK(text.find("average of 2  h2o:keep=25%,window=8  1.000                                           0.375") !=
+        std::string::npos);
+}
+
+TEST_CASE("the study of several lengths has the rows of each under one heading", "[eval]") {
+  const EvalRequest request{.model = "m", .texts = {"/b/a.txt"}, .questions = 2, .pieces = 2};
+  const StudyTable study = eval_study(request, two_lengths());
+  CHECK_NOTHROW(check_study(study, "s"));
+  REQUIRE(study.n_points() == 12);
+  for (std::size_t row = 0; row < 12; ++row) {
+    const double length = study.numbers("length", "")[row];
+    const bool is_text = study.texts("item", "")[row] == "a.txt";
+    CHECK((is_text ? study.numbers("nll", "")[row] == length / 512
+                   : study.numbers("accuracy", "")[row] == (length == 512 ? 1 : 0.5)));
+    if (!is_text) CHECK(study.array("question_right")->values[2 * row + 1] == (length == 512));
+    const auto asked = nlohmann::json::parse(study.texts("asked", "")[row]);
+    CHECK(nlohmann::json::parse(study.facts)["groups"][asked["group"].get<std::string>()]["length"] == length);
+  }
+  CHECK(nlohmann::json::parse(study.request)["length"] == nlohmann::json{512, 1024});
 }
 
 TEST_CASE("a difference in NLL has its sign, its error and a plus-minus of the form", "[eval]") {
@@ -280,6 +360,42 @@ TEST_CASE("kvscope eval asks, keeps its answers, and asks nothing twice", "[eval
   const auto refused = kvscope_run(other);
   CHECK(refused.exit_code == 1);
   CHECK(refused.err.find("questions") != std::string::npos);
+}
+
+TEST_CASE("kvscope eval goes on with the lengths that it lacks, and refuses wrong ones before it asks", "[eval]") {
+  if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors"))
+    return test::skip("kvscope-engine or the sample model is not built");
+  const TemporaryFolder folder;
+  const std::string study = (folder / "eval.h5").string(), path = study + ".answers";
+  std::vector<std::string> words = {"eval",        test::sample_model().string(),
+                                    "--questions", "1",
+                                    "--policies",  "full",
+                                    "--device",    "cpu",
+                                    "--quiet",     "-o",
+                                    study,         "--tasks",
+                                    "needle",      "--length",
+                                    "128,160"};
+  REQUIRE(kvscope_run(words).exit_code == 0);
+  CHECK(count_lines(read_text(path + ".128")) == 2);
+  const std::string longer = read_text(path + ".160");
+  std::filesystem::remove(path + ".128");
+  words.back() = "128,160,192";
+  const auto second = kvscope_run(words);
+  INFO(second.err);
+  REQUIRE(second.exit_code == 0);
+  CHECK(second.out.find("accuracy 192") != std::string::npos);
+  CHECK(read_text(path + ".160") == longer);
+  CHECK(read_study(test::kvscope(), study).numbers("length", "") == std::vector<double>{128, 160, 192});
+  const std::pair<const char*, const char*> wrong[] = {
+      {"128,128", "'128'"}, {"128,x", "'x'"}, {"8,128", "'8'"}, {",", "no number"}, {"128,1000000", "model's context"}};
+  for (const auto& [lengths, said] : wrong) {
+    words.back() = lengths;
+    const auto refused = kvscope_run(words);
+    CAPTURE(lengths, refused.err);
+    CHECK(refused.exit_code == 1);
+    CHECK(count_lines(refused.err) == 1);
+    CHECK(refused.err.find(said) != std::string::npos);
+  }
 }
 
 TEST_CASE("a stopped evaluation does not go on with a text, a filler or a configuration that has changed", "[eval]") {

@@ -79,6 +79,16 @@ TEST_CASE("every task marks what is right as right and everything else as wrong"
                                          {"42", "answer 42\nanswer 41\n", false},
                                          {"42", "answer 421\n", false},
                                          {"42", "42", false}};
+  const std::vector<Marked> ids = {
+      {"7c9e-04ab", " 7c9e-04ab.", true}, {"7c9e-04ab", " 7c9e-04a", false}, {"7c9e-04ab", " 7c9e-04ab1", false}};
+  const std::vector<Marked> listed = {{"falcon, 48213", " falcon, 48213.", true},
+                                      {"falcon, 48213", " 48213 and falcon", true},
+                                      {"falcon, 48213", "\n- 48213\n- falcon\n- amber", true},
+                                      {"falcon, 48213", " falcon, amber, 48213", false},
+                                      {"falcon, 48213", " falcon, falcon", false},
+                                      {"falcon, 48213", " falcon", false},
+                                      {"falcon, 48213", " falcon, 482130", false},
+                                      {"falcon, 48213", "", false}};
   const std::map<std::string_view, std::vector<Marked>> cases = {
       {"needle", codes},
       {"needle-keys", codes},
@@ -109,6 +119,16 @@ TEST_CASE("every task marks what is right as right and everything else as wrong"
       {"reason-search", last_line},
       {"reason-sort", last_line},
       {"reason-sum", last_line},
+      {"needle-noise", codes},
+      {"needle-lines", codes},
+      {"needle-id", ids},
+      {"needle-ids", ids},
+      {"needle-queries", listed},
+      {"variable-chain", listed},
+      {"common-ten", listed},
+      {"frequent-words", listed},
+      {"qa-paragraph", words},
+      {"qa-hops", words},
       {"palindrome",
        {{"70 12 57", " 70 12 57.\n", true},
         {"70 12 57", " 70 12 5", false},
@@ -173,15 +193,20 @@ TEST_CASE("the same seed asks the same questions everywhere, another seed others
   other.seed = 2;
   // Of the sample model's tokenizer and text, seed 1, question 3, 1,000 tokens.
   const std::map<std::string_view, std::uint64_t> golden = {
-      {"needle", 14816510740953139776u},        {"birthplace", 4724712604809609544u},
-      {"passkey", 15817084698155967911u},       {"needle-keys", 8995478856120104019u},
-      {"needle-values", 5854472805537835707u},  {"key-values", 3996161550792918930u},
-      {"variables", 17866415548778318791u},     {"common-words", 5355651720968690691u},
-      {"arithmetic", 14962102843989107u},       {"reversal", 17966742227178452221u},
-      {"fact_recall", 963488077144579284u},     {"palindrome", 13623447926898957366u},
-      {"trained-forms", 11601203101089940468u}, {"reason-machine", 17616122325886422039u},
-      {"reason-walk", 6871605310883528505u},    {"reason-search", 6304136792758723284u},
-      {"reason-sort", 4068875695179532571u},    {"reason-sum", 14605174509224498127u}};
+      {"needle", 14816510740953139776u},         {"birthplace", 4724712604809609544u},
+      {"passkey", 15817084698155967911u},        {"needle-keys", 8995478856120104019u},
+      {"needle-values", 5854472805537835707u},   {"key-values", 3996161550792918930u},
+      {"variables", 17866415548778318791u},      {"common-words", 5355651720968690691u},
+      {"arithmetic", 14962102843989107u},        {"reversal", 17966742227178452221u},
+      {"fact_recall", 963488077144579284u},      {"palindrome", 13623447926898957366u},
+      {"trained-forms", 11601203101089940468u},  {"reason-machine", 17616122325886422039u},
+      {"reason-walk", 6871605310883528505u},     {"reason-search", 6304136792758723284u},
+      {"reason-sort", 4068875695179532571u},     {"reason-sum", 14605174509224498127u},
+      {"needle-noise", 3590772002005731520u},    {"needle-id", 11209330157984405065u},
+      {"needle-lines", 3272131227088103031u},    {"needle-ids", 8313272772440863090u},
+      {"needle-queries", 15124285146526747823u}, {"variable-chain", 12443977803748515028u},
+      {"common-ten", 1903302088581986658u},      {"frequent-words", 11476363395522987229u},
+      {"qa-paragraph", 7833358210261650502u},    {"qa-hops", 4481187154948623481u}};
   for (const Task& task : task_list()) {
     CAPTURE(task.name);
     const TaskQuestion question = make_question(task, m.material, 3, 1000);

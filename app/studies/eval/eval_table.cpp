@@ -39,13 +39,7 @@ Cells shown(std::span<const EvalRow> rows, const char* plus_minus) {
                      table_number(row.read_share, 3), table_number(row.recall, 3), table_number(row.output_error, 4),
                      table_number(row.tokens_per_s, 1)});
   }
-  for (std::size_t column = cells[0].size(); column-- > 0;) {
-    const bool used =
-        std::any_of(cells.begin() + 1, cells.end(), [&](const auto& row) { return !row[column].empty(); });
-    if (used) continue;
-    for (auto& row : cells) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
-  }
-  return cells;
+  return without_empty_columns(std::move(cells));
 }
 
 /// A line if the policies' windows differ; the dense policy is the first.
@@ -57,9 +51,9 @@ std::string window_line(std::span<const EvalRow> rows, const char* begin) {
   return spread ? begin + spread->warning() + "\n" : "";
 }
 
-std::string latex(std::span<const EvalRow> rows) {
-  if (rows.empty()) return "";
-  const Cells cells = shown(rows, " $\\pm$ ");
+}  // namespace
+
+std::string latex_tabular(const Cells& cells) {
   std::string text = "\\begin{tabular}{ll" + std::string(cells[0].size() - 2, 'r') + "}\n\\toprule\n";
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (i == 1 || (i > 1 && cells[i][0] != cells[i - 1][0])) text += "\\midrule\n";
@@ -69,17 +63,18 @@ std::string latex(std::span<const EvalRow> rows) {
     }
     text += " \\\\\n";
   }
-  return text + "\\bottomrule\n\\end{tabular}\n" + window_line(rows, "% ");
+  return text + "\\bottomrule\n\\end{tabular}\n";
 }
 
-std::string json_text(const EvalFacts& facts, std::span<const EvalRow> rows) {
+nlohmann::ordered_json eval_json(const EvalFacts& facts, std::span<const EvalRow> rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const EvalRow& row : rows) list.push_back(json_of_fields(row));
-  const nlohmann::ordered_json object = {{"facts", json_of_fields(facts)}, {"rows", list}};
-  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return {{"facts", json_of_fields(facts)}, {"rows", list}};
 }
 
-}  // namespace
+std::string json_line(const nlohmann::ordered_json& object) {
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
 
 TableFormat table_format(const std::string& name) {
   if (name == "text") return TableFormat::text;
@@ -91,9 +86,9 @@ TableFormat table_format(const std::string& name) {
 std::string eval_table(const EvalFacts& facts, std::span<const EvalRow> rows, TableFormat format) {
   switch (format) {
     case TableFormat::json:
-      return json_text(facts, rows);
+      return json_line(eval_json(facts, rows));
     case TableFormat::latex:
-      return latex(rows);
+      return rows.empty() ? "" : latex_tabular(shown(rows, " $\\pm$ ")) + window_line(rows, "% ");
     case TableFormat::text:
       break;
   }

@@ -8,7 +8,8 @@
 
 namespace kvscope::app {
 
-/// The columns and arrays of a sweep, but for those that a recipe fills: gate, curve, series and axes.
-StudyTable eval_study(const EvalRequest& request, const EvalFacts& facts, std::span<const EvalAnswer> answers);
+/// The columns and arrays of a sweep, but for those that a recipe fills: gate, curve, series and axes. One result for each
+/// length; their rows follow each other.
+StudyTable eval_study(const EvalRequest& request, std::span<const EvalResult> results);
 
 }  // namespace kvscope::app

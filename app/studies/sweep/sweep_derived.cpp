@@ -61,11 +61,14 @@ const StudyColumn* value_column(const StudyTable& table, std::size_t row) {
 std::vector<std::vector<std::size_t>> rows_by_item(const StudyTable& table) {
   const auto& items = table.texts("item", kDerivedSource);
   const auto &chunks = table.numbers("chunk", kDerivedSource), &seeds = table.numbers("seed", kDerivedSource);
+  const StudyColumn* lengths = table.column("length");  // older studies have none
   const auto known = [](double number) { return std::isnan(number) ? -1.0 : number; };
-  std::map<std::tuple<std::string, double, double>, std::size_t> places;
+  std::map<std::tuple<std::string, double, double, double>, std::size_t> places;
   std::vector<std::vector<std::size_t>> groups;
   for (std::size_t row = 0; row < table.n_points(); ++row) {
-    const auto [place, is_new] = places.try_emplace({items[row], known(chunks[row]), known(seeds[row])}, groups.size());
+    const double length = lengths ? known(lengths->numbers[row]) : -1;
+    const auto [place, is_new] =
+        places.try_emplace({items[row], known(chunks[row]), known(seeds[row]), length}, groups.size());
     if (is_new) groups.emplace_back();
     groups[place->second].push_back(row);
   }
@@ -77,7 +80,7 @@ void add_derived(StudyTable& table, const std::string& cost, const std::vector<d
   StudyColumn on_front{
       .name = "on_front",
       .units = "",
-      .meaning = "1: no other row of its item, chunk and seed has less " + cost + " and a better value",
+      .meaning = "1: no other row of its item, length, chunk and seed has less " + cost + " and a better value",
       .numbers = std::vector<double>(n, 0)};
   StudyColumn is_knee{
       .name = "is_knee",
@@ -87,7 +90,7 @@ void add_derived(StudyTable& table, const std::string& cost, const std::vector<d
       .numbers = std::vector<double>(n, 0)};
   StudyColumn series{.name = "series",
                      .units = "",
-                     .meaning = "number of the curve of this item, chunk and seed; axis of matched_value",
+                     .meaning = "number of the curve of this item, length, chunk and seed; axis of matched_value",
                      .numbers = std::vector<double>(n, kNaN)};
   Matched values{.value = {.name = "matched_value",
                            .units = "",

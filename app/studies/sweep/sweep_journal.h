@@ -34,7 +34,8 @@ class SweepJournal {
  private:
   std::size_t read(const std::filesystem::path& path);
   void check_first(const nlohmann::json& line, const std::filesystem::path& path) const;
-  void check_facts(const std::string& group, const EvalFacts& facts, const std::filesystem::path& path);
+  void check_facts(const std::string& group, const EvalFacts& facts, const std::filesystem::path& path,
+                   bool same_length = true);
 
   Journal journal_;
   nlohmann::ordered_json settings_;

@@ -112,7 +112,8 @@ void add_groups(SweepPlan& plan, const SweepRecipe& recipe, bool elsewhere) {
 }  // namespace
 
 std::string SweepGroup::base() const {
-  return is_texts ? "texts, chunk " + std::to_string(chunk) : "tasks, seed " + std::to_string(seed);
+  return (is_texts ? "texts, chunk " + std::to_string(chunk) : "tasks, seed " + std::to_string(seed)) +
+         (length > 0 ? ", length " + std::to_string(length) : "");
 }
 
 std::string SweepGroup::name() const {

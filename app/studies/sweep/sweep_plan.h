@@ -31,6 +31,7 @@ struct SweepGroup {
   int chunk = 1;           // of texts
   std::uint64_t seed = 1;  // of tasks
   std::string gate, loads;
+  int length = 0;           // of an evaluation of several lengths; 0: the plan's
   bool asks_dense = false;  // of the groups that differ in the gate alone, the first
   std::vector<std::size_t> points;
   EvalRequest request = {};

@@ -6,6 +6,7 @@
 
 #include "app/support/closest.h"
 #include "engine/core/policy/policy_text.h"
+#include "engine/core/study/measure/task_sets.h"
 #include "engine/core/study/table/study_cost.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -235,7 +236,7 @@ EvalRequest request_of(const JsonObject& object, const fs::path& path) {
   EvalRequest request{.device = object.text_or("device", usual.device),
                       .dtype = object.text_or("dtype", usual.dtype),
                       .gates = object.texts("gates"),
-                      .tasks = object.texts("tasks"),
+                      .tasks = expanded_tasks(object.texts("tasks")),
                       .texts = object.texts("texts"),
                       .questions = static_cast<int>(object.integer_or("questions", usual.questions, 1, 100'000)),
                       .pieces = static_cast<int>(object.integer_or("pieces", usual.pieces, 1, 100'000)),

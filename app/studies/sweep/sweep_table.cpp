@@ -159,6 +159,7 @@ std::string asked_text(const Row& row) {
   const SweepGroup& group = *row.group;
   ordered_json asked = {{"group", group.name()}, {"policy", row.facts.policy}};
   if (!group.gate.empty()) asked["gate"] = group.gate;
+  if (group.length > 0) asked["length"] = group.length;
   if (group.is_texts) {
     asked["chunk"] = group.chunk;
   } else {
@@ -167,7 +168,7 @@ std::string asked_text(const Row& row) {
   return asked.dump();
 }
 
-void add_identity(Columns& columns, const SweepPlan& plan) {
+void add_identity(Columns& columns, const SweepPlan& plan, const SweepJournal& journal) {
   columns.texts("policy", "policy as requested", [](const Row& row) { return row.facts.policy; });
   columns.texts("gate",
                 "gate from the entry's list, or else the one that the policy found; empty: the policy reads none",
@@ -179,6 +180,10 @@ void add_identity(Columns& columns, const SweepPlan& plan) {
                 [](const Row& row) { return row.point ? row.point->curve : std::string(); });
   for (const std::string& axis : plan.axes) add_axis(columns, plan, axis);
   columns.texts("item", "text or task", [](const Row& row) { return row.facts.item; });
+  columns.numbers("length", "tokens", "of prompt and answer, or of a piece", [&](const Row& row) {
+    const auto facts = journal.facts().find(row.group->name());
+    return facts == journal.facts().end() ? kNotMeasured : facts->second.length;
+  });
   columns.numbers("chunk", "tokens", "for texts: the policy acted after every so many tokens",
                   [](const Row& row) { return row.group->is_texts ? row.group->chunk : kNotMeasured; });
   columns.numbers("seed", "", "seed of a task's questions", [](const Row& row) {
@@ -283,7 +288,7 @@ StudyTable sweep_table(const SweepPlan& plan, const SweepJournal& journal, doubl
   StudyTable table{.kind = std::string(kSweepStudy), .request = plan.recipe, .facts = facts_text(journal)};
   const std::vector<Row> rows = rows_of(plan, journal);
   Columns columns(table, rows);
-  add_identity(columns, plan);
+  add_identity(columns, plan, journal);
   if (!plan.request.texts.empty()) add_text_values(columns);
   if (!plan.request.tasks.empty()) add_task_values(columns);
   add_costs(columns, kv_bytes);

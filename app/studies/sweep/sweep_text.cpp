@@ -58,17 +58,6 @@ std::vector<std::string> cells_of(const StudyTable& table, std::size_t row) {
           mark(table, row)};
 }
 
-/// Without columns that are empty throughout.
-Cells without_empty(Cells cells) {
-  Cells kept(cells.size());
-  for (std::size_t c = 0; c < cells[0].size(); ++c) {
-    const bool is_empty = std::all_of(cells.begin() + 1, cells.end(), [c](const auto& row) { return row[c].empty(); });
-    if (is_empty) continue;
-    for (std::size_t r = 0; r < cells.size(); ++r) kept[r].push_back(cells[r][c]);
-  }
-  return kept;
-}
-
 std::string heading(const StudyTable& table, std::size_t row) {
   const double chunk = value_at(table, "chunk", row), seed = value_at(table, "seed", row);
   return table.texts("item", kSource)[row] +
@@ -112,7 +101,7 @@ std::string sweep_text(const StudyTable& table) {
                     "density", "read", "recall", "mass recall", "output error", "ms/token", "front"}};
     for (const std::size_t row : rows) cells.push_back(cells_of(table, row));
     text += (text.empty() ? "" : "\n") + heading(table, rows[0]) + "\n" +
-            format_table(without_empty(std::move(cells))) + matched_text(table, in_order);
+            format_table(without_empty_columns(std::move(cells))) + matched_text(table, in_order);
   }
   if (const auto windows = window_spread(table)) text += windows->warning() + "\n";
   return text;

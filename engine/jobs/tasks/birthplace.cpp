@@ -1,16 +1,9 @@
 // One fact whose answer is a word.
-#include <array>
-
+#include "engine/jobs/tasks/people.h"
 #include "engine/jobs/tasks/task.h"
 
 namespace kvscope::engine {
 namespace {
-
-constexpr std::array<std::string_view, 12> kNames = {"Anna",  "Peter", "Maria", "James", "Laura", "Simon",
-                                                     "Helen", "David", "Julia", "Oscar", "Alice", "Martin"};
-constexpr std::array<std::string_view, 16> kCities = {"Oslo",   "Lisbon", "Vienna",  "Madrid", "Dublin",  "Athens",
-                                                      "Prague", "Warsaw", "Toronto", "Boston", "Chicago", "Sydney",
-                                                      "Tokyo",  "Cairo",  "Moscow",  "Berlin"};
 
 TaskText write(Random& random, int) {
   const std::string name(kNames[random.below(kNames.size())]), city(kCities[random.below(kCities.size())]);

@@ -2,12 +2,11 @@
 #include <algorithm>
 
 #include "engine/jobs/tasks/task.h"
-#include "engine/jobs/tasks/task_item.h"
+#include "engine/jobs/tasks/word_lists.h"
 
 namespace kvscope::engine {
 namespace {
 
-constexpr int kTokensPerWord = 5;  // of the whole text: the list is at most two fifths of it
 constexpr int kMostWords = 400;
 
 TaskText write(Random& random, int length) {

@@ -1,15 +1,14 @@
 // One fact in a long text.
-#include "engine/jobs/tasks/task.h"
+#include "engine/jobs/tasks/needles.h"
 
 namespace kvscope::engine {
 namespace {
 
 TaskText write(Random& random, int) {
-  const std::string thing = draw_thing(random), code = draw_code(random);
-  return {.statements = {"The secret code of the " + thing + " is " + code + "."},
-          .question = "What is the secret code of the " + thing + "?",
-          .lead = "The secret code of the " + thing + " is",
-          .answer = code};
+  const std::string key = "the " + draw_thing(random), code = draw_code(random);
+  TaskText text = ask_needle(key, code);
+  text.statements = {needle(key, code)};
+  return text;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Several facts of one kind, one of which is asked for: the others are distractors (RULER's multi-key needle).
-#include "engine/jobs/tasks/task.h"
+#include "engine/jobs/tasks/needles.h"
 
 namespace kvscope::engine {
 namespace {
@@ -9,14 +9,10 @@ constexpr int kKeys = 4;
 TaskText write(Random& random, int) {
   const std::vector<std::string> things = draw_things(random, kKeys);
   const std::size_t asked = random.below(kKeys);
-  TaskText text;
-  for (std::size_t i = 0; i < things.size(); ++i) {
-    const std::string code = draw_code(random);
-    text.statements.push_back("The secret code of the " + things[i] + " is " + code + ".");
-    if (i == asked) text.answer = code;
-  }
-  text.question = "What is the secret code of the " + things[asked] + "?";
-  text.lead = "The secret code of the " + things[asked] + " is";
+  std::vector<std::string> codes;
+  for (std::size_t i = 0; i < things.size(); ++i) codes.push_back(draw_code(random));
+  TaskText text = ask_needle("the " + things[asked], codes[asked]);
+  for (std::size_t i = 0; i < things.size(); ++i) text.statements.push_back(needle("the " + things[i], codes[i]));
   return text;
 }
 

@@ -13,7 +13,9 @@ namespace kvscope::engine {
 
 Task needle_task(), needle_keys_task(), needle_values_task(), birthplace_task(), passkey_task(), key_values_task(),
     variables_task(), common_words_task(), trained_forms_task(), arithmetic_task(), reversal_task(), fact_recall_task(),
-    palindrome_task();
+    palindrome_task(), needle_noise_task(), needle_id_task(), needle_lines_task(), needle_ids_task(),
+    needle_queries_task(), variable_chain_task(), common_ten_task(), frequent_words_task(), qa_paragraph_task(),
+    qa_hops_task();
 
 std::vector<Task> reasoning_tasks();
 
@@ -88,14 +90,45 @@ TaskQuestion lay_out(const Task& task, const TaskText& text, const TaskMaterial&
   return question;
 }
 
+/// The same, with a haystack in the place of the filler. Its paragraphs are encoded as statements are.
+TaskMaterial with_haystack(const TaskMaterial& material, const std::vector<std::string>& haystack) {
+  TaskMaterial own{.tokenizer = material.tokenizer,
+                   .before = material.before,
+                   .behind = material.behind,
+                   .chat = material.chat,
+                   .seed = material.seed};
+  for (const std::string& paragraph : haystack) {
+    own.line_starts.push_back(own.filler.size());
+    append(own.filler, encode(own, "\n" + paragraph + "\n"));
+  }
+  return own;
+}
+
+/// Of letters and digits; "and" is none. At most n of them, sorted.
+std::vector<std::string> first_words(std::string_view text, std::size_t n) {
+  std::vector<std::string> words;
+  std::string word;
+  for (std::size_t i = 0; i <= text.size() && words.size() < n; ++i) {
+    const bool inside = i < text.size() && std::isalnum(static_cast<unsigned char>(text[i])) != 0;
+    if (inside) word += text[i];
+    if (inside || word.empty()) continue;
+    if (word != "and") words.push_back(word);
+    word.clear();
+  }
+  std::ranges::sort(words);
+  return words;
+}
+
 }  // namespace
 
 std::span<const Task> task_list() {
   static const std::vector<Task> list = [] {
-    std::vector<Task> tasks{needle_task(),        birthplace_task(), passkey_task(),   needle_keys_task(),
-                            needle_values_task(), key_values_task(), variables_task(), common_words_task(),
-                            trained_forms_task(), arithmetic_task(), reversal_task(),  fact_recall_task(),
-                            palindrome_task()};
+    std::vector<Task> tasks{needle_task(),         birthplace_task(),     passkey_task(),        needle_keys_task(),
+                            needle_values_task(),  key_values_task(),     variables_task(),      common_words_task(),
+                            trained_forms_task(),  arithmetic_task(),     reversal_task(),       fact_recall_task(),
+                            palindrome_task(),     needle_noise_task(),   needle_id_task(),      needle_lines_task(),
+                            needle_ids_task(),     needle_queries_task(), variable_chain_task(), common_ten_task(),
+                            frequent_words_task(), qa_paragraph_task(),   qa_hops_task()};
     for (Task& task : reasoning_tasks()) tasks.push_back(std::move(task));
     return tasks;
   }();
@@ -134,7 +167,8 @@ TaskQuestion make_question(const Task& task, const TaskMaterial& material, std::
   if (task.make != nullptr) return task.make(material, index, length);
   Random random(material.seed ^ stream_of(task.name), index);
   const TaskText text = task.write(random, length);
-  return lay_out(task, text, material, random, length);
+  if (text.haystack.empty()) return lay_out(task, text, material, random, length);
+  return lay_out(task, text, with_haystack(material, text.haystack), random, length);
 }
 
 std::string filler_text(const std::string& given, const std::string& model) {
@@ -157,6 +191,11 @@ bool mark_beginning(std::string_view expected, std::string_view answer) {
   answer.remove_prefix(begin);
   if (!answer.starts_with(expected)) return false;
   return answer.size() == expected.size() || !std::isalnum(static_cast<unsigned char>(answer[expected.size()]));
+}
+
+bool mark_list(std::string_view expected, std::string_view answer) {
+  const std::vector<std::string> wanted = first_words(expected, expected.size());
+  return first_words(answer, wanted.size()) == wanted;
 }
 
 std::string draw_thing(Random& random) {

@@ -16,10 +16,11 @@ namespace kvscope::engine {
 
 /// A task in words, without the text around it.
 struct TaskText {
-  std::vector<std::string> statements;  // what must be remembered; each is a paragraph
-  std::string question;                 // as a person asks it in a chat
-  std::string lead;                     // how the answer begins; the model goes on from here, with a blank
-  std::string answer;                   // all that is right, without the blank
+  std::vector<std::string> statements;     // what must be remembered; each is a paragraph
+  std::string question;                    // as a person asks it in a chat
+  std::string lead;                        // how the answer begins; the model goes on from here, with a blank
+  std::string answer;                      // all that is right, without the blank
+  std::vector<std::string> haystack = {};  // paragraphs around the statements, from the first again; empty: the filler
 };
 
 /// One question, ready to be asked: the model reads `prompt` and goes on greedily for at most max_tokens.
@@ -73,6 +74,8 @@ std::string filler_text(const std::string& given, const std::string& model);
 
 /// The answer begins with the expected text, blanks before it apart, and no letter or digit follows.
 bool mark_beginning(std::string_view expected, std::string_view answer);
+/// The answer begins with the words of the expected text, "a, b, c", in any order. It may separate them otherwise.
+bool mark_list(std::string_view expected, std::string_view answer);
 /// "amber falcon": 400 of them.
 std::string draw_thing(Random& random);
 /// So many things, all different.

@@ -212,6 +212,12 @@ void visit_fields(T& r, Visit&& visit) {
   visit("tokens_per_s", r.tokens_per_s, FieldRange{0, 1e12});
 }
 
+/// What an evaluation of one length gave.
+struct EvalResult {
+  EvalFacts facts;
+  std::vector<EvalAnswer> answers;
+};
+
 /// A row for every item and policy, in the order in which they first come. Comparisons with the dense policy are paired: they
 /// are over the questions and pieces that both have answered.
 std::vector<EvalRow> summarise(std::span<const EvalAnswer> answers);
