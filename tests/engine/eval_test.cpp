@@ -129,6 +129,7 @@ TEST_CASE("every task marks what is right as right and everything else as wrong"
       {"frequent-words", listed},
       {"qa-paragraph", words},
       {"qa-hops", words},
+      {"choices", words},
       {"palindrome",
        {{"70 12 57", " 70 12 57.\n", true},
         {"70 12 57", " 70 12 5", false},
@@ -193,20 +194,21 @@ TEST_CASE("the same seed asks the same questions everywhere, another seed others
   other.seed = 2;
   // Of the sample model's tokenizer and text, seed 1, question 3, 1,000 tokens.
   const std::map<std::string_view, std::uint64_t> golden = {
-      {"needle", 14816510740953139776u},         {"birthplace", 4724712604809609544u},
-      {"passkey", 15817084698155967911u},        {"needle-keys", 8995478856120104019u},
-      {"needle-values", 5854472805537835707u},   {"key-values", 3996161550792918930u},
-      {"variables", 17866415548778318791u},      {"common-words", 5355651720968690691u},
-      {"arithmetic", 14962102843989107u},        {"reversal", 17966742227178452221u},
-      {"fact_recall", 963488077144579284u},      {"palindrome", 13623447926898957366u},
-      {"trained-forms", 11601203101089940468u},  {"reason-machine", 17616122325886422039u},
-      {"reason-walk", 6871605310883528505u},     {"reason-search", 6304136792758723284u},
-      {"reason-sort", 4068875695179532571u},     {"reason-sum", 14605174509224498127u},
-      {"needle-noise", 3590772002005731520u},    {"needle-id", 11209330157984405065u},
-      {"needle-lines", 3272131227088103031u},    {"needle-ids", 8313272772440863090u},
-      {"needle-queries", 15124285146526747823u}, {"variable-chain", 12443977803748515028u},
-      {"common-ten", 1903302088581986658u},      {"frequent-words", 11476363395522987229u},
-      {"qa-paragraph", 7833358210261650502u},    {"qa-hops", 4481187154948623481u}};
+      {"needle", 14816510740953139776u},        {"birthplace", 4724712604809609544u},
+      {"passkey", 15817084698155967911u},       {"needle-keys", 8995478856120104019u},
+      {"needle-values", 5854472805537835707u},  {"key-values", 3996161550792918930u},
+      {"variables", 17866415548778318791u},     {"common-words", 5355651720968690691u},
+      {"arithmetic", 14962102843989107u},       {"reversal", 17966742227178452221u},
+      {"fact_recall", 963488077144579284u},     {"palindrome", 13623447926898957366u},
+      {"trained-forms", 11601203101089940468u}, {"reason-machine", 17616122325886422039u},
+      {"reason-walk", 6871605310883528505u},    {"reason-search", 6304136792758723284u},
+      {"reason-sort", 4068875695179532571u},    {"reason-sum", 14605174509224498127u},
+      {"needle-noise", 3590772002005731520u},   {"needle-id", 11209330157984405065u},
+      {"needle-lines", 3272131227088103031u},   {"needle-ids", 8313272772440863090u},
+      {"needle-queries", 9313110933013182657u}, {"variable-chain", 1287422480548426127u},
+      {"common-ten", 3292785336733112917u},     {"frequent-words", 6420981742840888422u},
+      {"qa-paragraph", 7833358210261650502u},   {"qa-hops", 4481187154948623481u},
+      {"choices", 6948036093404229372u}};
   for (const Task& task : task_list()) {
     CAPTURE(task.name);
     const TaskQuestion question = make_question(task, m.material, 3, 1000);
@@ -351,6 +353,55 @@ TEST_CASE("rollouts are drawn anew for each, the same again with the same seed, 
   for (std::size_t i = 0; i < again.answers.size(); ++i) {
     CHECK(again.answers[i].key() == job.answers[i + 5].key());
     CHECK(again.answers[i].answer == job.answers[i + 5].answer);
+  }
+}
+
+TEST_CASE("the answer among choices is the one whose tokens are the likeliest on average, as plain scoring has it",
+          "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  const std::vector<std::string> policies = {"streaming:window=60"};
+  const int questions = test::kSlowdown > 1 ? 1 : 6;
+  Job job;
+  REQUIRE(eval_job({{"model", kModel},
+                    {"policies", policies},
+                    {"tasks", {"choices"}},
+                    {"questions", questions},
+                    {"device", "cpu"},
+                    {"length", 160}},
+                   job.context)["status"] == "done");
+  REQUIRE(job.answers.size() == 2 * static_cast<std::size_t>(questions));
+  const LoadedModel model = LoadedModel::load(kModel, {.device = "cpu", .dtype = "float32"});
+  const TaskMaterial material =
+      TaskMaterial::make(model.tokenizer(), filler_text("", kModel.string()), nullptr, EvalRequest{}.seed);
+  int n_by_sum = 0;
+  std::set<std::string> answers;
+  for (const EvalAnswer& answer : job.answers) {
+    const TaskQuestion question =
+        make_question(find_task("choices"), material, static_cast<std::uint64_t>(answer.index), 160);
+    REQUIRE(question.choices.size() == 4);
+    std::string best, best_by_sum;
+    double most = -1e9, most_by_sum = -1e9;
+    for (const TaskChoice& choice : question.choices) {
+      std::vector<std::int32_t> ids = question.prompt;
+      ids.insert(ids.end(), choice.ids.begin(), choice.ids.end());
+      const ScoreFacts facts = forced_pass(model, {.ids = ids,
+                                                   .policy = PolicySpec::parse(answer.policy),
+                                                   .prompt_len = static_cast<int>(question.prompt.size())});
+      double sum = 0;
+      for (std::size_t i = question.prompt.size(); i < ids.size(); ++i) sum += facts.logprobs[i];
+      const double mean = sum / static_cast<double>(choice.ids.size());
+      if (mean > most) most = mean, best = choice.text;
+      if (sum > most_by_sum) most_by_sum = sum, best_by_sum = choice.text;
+    }
+    CAPTURE(answer.policy, answer.index);
+    CHECK(answer.answer == best);
+    CHECK(answer.is_right == (best == question.expected));
+    n_by_sum += best != best_by_sum;
+    answers.insert(best);
+  }
+  if (questions > 1) {
+    CHECK(n_by_sum > 0);  // the number of tokens matters
+    CHECK(answers.size() > 3);
   }
 }
 

@@ -73,7 +73,7 @@ Found of_queries(const std::string& text) {
 }
 
 Found of_chain(const std::string& text) {
-  const std::string value = one_of(last_line(text), "with the value (\\d+) are");
+  const std::string value = one_of(last_line(text), "The number (\\d+) is the value of");
   Found names = {one_of(text, "The variable ([a-z]+) has the value " + value)};
   while (true) {
     const Found next = all_of(text, "The variable ([a-z]+) has the same value as the variable " + names.back());

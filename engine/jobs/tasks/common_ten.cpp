@@ -19,7 +19,7 @@ TaskText write(Random& random, int length) {
   words.resize(kCommon);
   return {.statements = {"List of words: " + joined(list, " ") + "."},
           .question = "Which ten words are the most frequent ones in the list of words?",
-          .lead = "The ten most frequent words in the list of words are",
+          .lead = "The ten most frequent words in the list of words are the words",
           .answer = joined(words)};
 }
 

@@ -1,6 +1,7 @@
 // Defines eval_job: a model, tasks, texts and policies in; marked answers out, one by one.
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -106,7 +107,9 @@ struct Asked {
   EvalMeasures measures;
   const Task* task;
   TaskQuestion question;
-  RunRecord record;
+  std::vector<RunRecord> records;  // one, or one for each choice
+  std::size_t number;              // of the question
+  std::size_t n_ended = 0;
 };
 
 class Evaluation {
@@ -182,6 +185,14 @@ class Evaluation {
   /// The next question that lacks an answer. All policies get one question before any gets the next, so that what is stopped
   /// half-way has compared them on the same ones.
   std::optional<BatchedRun> next_run() {
+    if (runs_.empty()) ask_next();
+    if (runs_.empty()) return std::nullopt;
+    BatchedRun run = std::move(runs_.front());
+    runs_.pop_front();
+    return run;
+  }
+
+  void ask_next() {
     for (; item_ < items_.size() && items_[item_].task != nullptr; ++item_, index_ = 0) {
       const Item& item = items_[item_];
       for (; index_ < item.n; ++index_, policy_ = 0, question_.reset()) {
@@ -189,28 +200,37 @@ class Evaluation {
         while (policy_ < policies_.size() * static_cast<std::size_t>(request_.rollouts)) {
           EvalAnswer who = who_of(item, policies_[policy_ / static_cast<std::size_t>(request_.rollouts)], index_);
           who.rollout = static_cast<int>(policy_++ % static_cast<std::size_t>(request_.rollouts));
-          if (!done_.contains(who.key())) return run_of_question(item, who);
+          if (!done_.contains(who.key())) return ask(item, who);
           ++n_done_;
         }
       }
     }
-    return std::nullopt;
   }
 
-  BatchedRun run_of_question(const Item& item, const EvalAnswer& who) {
+  /// One run, or one for each choice.
+  void ask(const Item& item, const EvalAnswer& who) {
     if (!question_) question_ = make_question(*item.task, *material_, static_cast<std::uint64_t>(who.index), length_);
-    const auto asked = std::make_shared<Asked>(Asked{who, measures_of(who), item.task, *question_, {}});
-    BatchedRun run{.request =
-                       run_of(PolicySpec::parse(who.policy), asked->question, sampling_of(who), asked->measures)};
-    asked->record = empty_record(model_, run.request);
-    run.sink = sink_into(asked->record);
+    const std::size_t n_choices = question_->choices.size();
+    const auto asked = std::make_shared<Asked>(Asked{who, measures_of(who), item.task, *question_, {}, n_asked_++});
+    asked->records.resize(std::max<std::size_t>(1, n_choices));
+    const PolicySpec policy = PolicySpec::parse(who.policy);
+    for (std::size_t i = 0; i < asked->records.size(); ++i)
+      runs_.push_back(run_of_asked(asked, i,
+                                   n_choices > 0 ? run_of_choice(policy, asked->question, i, asked->measures)
+                                                 : run_of(policy, asked->question, sampling_of(who), asked->measures)));
+  }
+
+  BatchedRun run_of_asked(const std::shared_ptr<Asked>& asked, std::size_t i, RunRequest request) {
+    BatchedRun run{.request = std::move(request)};
+    asked->records[i] = empty_record(model_, run.request);
+    run.sink = sink_into(asked->records[i]);
     run.sink.prompt_logprobs = false;
     run.sink.hooks = hooks();
-    const std::size_t number = n_asked_++;
-    run.ended = [this, asked, number](RunEnded ended) {
-      end_run(asked->record, std::move(ended));
-      EvalAnswer answer = answer_of(model_, asked->record, *asked->task, asked->question, asked->measures);
-      answers_.emplace(number, with_name(std::move(answer), asked->who));
+    run.ended = [this, asked, i](RunEnded ended) {
+      end_run(asked->records[i], std::move(ended));
+      if (++asked->n_ended < asked->records.size()) return;
+      EvalAnswer answer = answer_of(model_, asked->records, *asked->task, asked->question, asked->measures);
+      answers_.emplace(asked->number, with_name(std::move(answer), asked->who));
       // In the order of the questions, which end in another.
       for (auto next = answers_.find(n_told_); next != answers_.end(); next = answers_.find(n_told_)) {
         tell(next->second);
@@ -288,6 +308,7 @@ class Evaluation {
   int index_ = 0;
   std::optional<TaskQuestion> question_;
   std::map<std::size_t, EvalAnswer> answers_;
+  std::deque<BatchedRun> runs_;  // of the question that was asked last, those that have not begun
 };
 
 }  // namespace

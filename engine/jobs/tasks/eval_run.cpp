@@ -1,7 +1,9 @@
 #include "engine/jobs/tasks/eval_run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "engine/core/study/measure/oracle.h"
 #include "engine/core/study/measure/output_error.h"
@@ -56,15 +58,31 @@ RunRequest run_of(const PolicySpec& policy, const TaskQuestion& question, const 
   return request;
 }
 
-EvalAnswer answer_of(const LoadedModel& model, const RunRecord& record, const Task& task, const TaskQuestion& question,
-                     const EvalMeasures& measures) {
-  refuse_cancelled(record);
-  EvalAnswer answer = facts_of(record, measures);
+RunRequest run_of_choice(const PolicySpec& policy, const TaskQuestion& question, std::size_t choice,
+                         const EvalMeasures& measures) {
+  RunRequest request = run_of(policy, question, {}, measures);
+  request.answer_ids = question.choices[choice].ids;
+  return request;
+}
+
+double mean_logprob(const RunRecord& record) {
+  const auto first = record.logprobs.begin() + record.prompt_len;
+  return std::accumulate(first, record.logprobs.end(), 0.0) / static_cast<double>(record.logprobs.end() - first);
+}
+
+EvalAnswer answer_of(const LoadedModel& model, std::span<const RunRecord> records, const Task& task,
+                     const TaskQuestion& question, const EvalMeasures& measures) {
+  for (const RunRecord& record : records) refuse_cancelled(record);
+  const auto best = std::ranges::max_element(records, {}, mean_logprob);
+  EvalAnswer answer = facts_of(*best, measures);
   answer.expected = question.expected;
-  answer.answer = answer_text(model, record);
+  answer.answer = question.choices.empty() ? answer_text(model, *best)
+                                           : question.choices[static_cast<std::size_t>(best - records.begin())].text;
   answer.is_right = task.mark(question.expected, answer.answer);
-  answer.tokens = record.timings.decode_steps;
-  answer.seconds = record.timings.decode_s;
+  for (const RunRecord& record : records) {
+    answer.tokens += record.timings.decode_steps;
+    answer.seconds += record.timings.decode_s;
+  }
   return answer;
 }
 

@@ -40,7 +40,7 @@ TaskText write(Random& random, int length) {
   words.resize(kAsked);
   return {.statements = {"List of words: " + joined(list, " ") + "."},
           .question = "Which three words are the most frequent ones in the list of words?",
-          .lead = "The three most frequent words in the list of words are",
+          .lead = "The three most frequent words in the list of words are the words",
           .answer = joined(words)};
 }
 

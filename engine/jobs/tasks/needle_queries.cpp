@@ -17,7 +17,7 @@ TaskText write(Random& random, int) {
     text.answer += (i == 0 ? "" : ", ") + code;
   }
   text.question = "What are the secret codes of " + all + "?";
-  text.lead = "The secret codes of " + all + " are";
+  text.lead = "The secret codes of " + all + " are the numbers";
   return text;
 }
 

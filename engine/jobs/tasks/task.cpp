@@ -15,7 +15,7 @@ Task needle_task(), needle_keys_task(), needle_values_task(), birthplace_task(),
     variables_task(), common_words_task(), trained_forms_task(), arithmetic_task(), reversal_task(), fact_recall_task(),
     palindrome_task(), needle_noise_task(), needle_id_task(), needle_lines_task(), needle_ids_task(),
     needle_queries_task(), variable_chain_task(), common_ten_task(), frequent_words_task(), qa_paragraph_task(),
-    qa_hops_task();
+    qa_hops_task(), choices_task();
 
 std::vector<Task> reasoning_tasks();
 
@@ -67,7 +67,11 @@ TaskQuestion lay_out(const Task& task, const TaskText& text, const TaskMaterial&
     n_task += statements.back().size();
   }
   TaskQuestion question{.prompt = material.before, .expected = text.answer};
-  question.max_tokens = static_cast<int>(encode(material, " " + text.answer).size()) + kSlack;
+  for (const std::string& choice : text.choices) {
+    question.choices.push_back({choice, encode(material, " " + choice)});
+    question.max_tokens = std::max(question.max_tokens, static_cast<int>(question.choices.back().ids.size()));
+  }
+  if (text.choices.empty()) question.max_tokens = static_cast<int>(encode(material, " " + text.answer).size()) + kSlack;
   n_task += static_cast<std::size_t>(question.max_tokens);
   if (n_task > static_cast<std::size_t>(length)) {
     throw Error({.code = ExitCode::usage,
@@ -128,7 +132,7 @@ std::span<const Task> task_list() {
                             trained_forms_task(),  arithmetic_task(),     reversal_task(),       fact_recall_task(),
                             palindrome_task(),     needle_noise_task(),   needle_id_task(),      needle_lines_task(),
                             needle_ids_task(),     needle_queries_task(), variable_chain_task(), common_ten_task(),
-                            frequent_words_task(), qa_paragraph_task(),   qa_hops_task()};
+                            frequent_words_task(), qa_paragraph_task(),   qa_hops_task(),        choices_task()};
     for (Task& task : reasoning_tasks()) tasks.push_back(std::move(task));
     return tasks;
   }();

@@ -21,13 +21,22 @@ struct TaskText {
   std::string lead;                        // how the answer begins; the model goes on from here, with a blank
   std::string answer;                      // all that is right, without the blank
   std::vector<std::string> haystack = {};  // paragraphs around the statements, from the first again; empty: the filler
+  std::vector<std::string> choices = {};   // if any: the likeliest of these is the answer, none is decoded
 };
 
-/// One question, ready to be asked: the model reads `prompt` and goes on greedily for at most max_tokens.
+/// A possible answer: its tokens follow the prompt.
+struct TaskChoice {
+  std::string text;
+  std::vector<std::int32_t> ids;
+};
+
+/// One question, ready to be asked: the model reads `prompt` and goes on greedily for at most max_tokens. With choices, each
+/// of them follows the prompt; the model's answer is that with the greatest mean log-probability of its tokens.
 struct TaskQuestion {
   std::vector<std::int32_t> prompt;
   std::string expected;
   int max_tokens = 0;
+  std::vector<TaskChoice> choices = {};
 };
 
 /// What questions are made of: a tokenizer, and English text that stands around the statements.

@@ -14,7 +14,7 @@ TaskText write(Random& random, int) {
   const std::string value = draw_code(random);
   TaskText text{.statements = {"The variable " + std::string(names[0]) + " has the value " + value + "."},
                 .question = "Which five variables are those with the value " + value + "?",
-                .lead = "The five variables with the value " + value + " are",
+                .lead = "The number " + value + " is the value of the five variables named",
                 .answer = joined(names)};
   for (std::size_t i = 1; i < names.size(); ++i)
     text.statements.push_back("The variable " + std::string(names[i]) + " has the same value as the variable " +
