@@ -18,6 +18,11 @@ at::Tensor teach_boundary(const ScorerModule& scorer, LayerRange layers, const a
 /// What running top-k sorts all T positions by, [HK, B, T].
 at::Tensor all_priorities(const ScorerModule& scorer, LayerRange layers, const at::Tensor& k, const at::Tensor& v);
 
+/// Last hidden states of ids [B, T] where each query sees what running top-k (pooled: one budget for all heads) keeps by the scorer's
+/// priorities of the student's own keys and values. Without gradients.
+at::Tensor hidden_under(const DecoderModule& student, const ScorerModule& scorer, const at::Tensor& ids,
+                        const ScorerOptions& options, int top_k);
+
 /// Of one batch, without gradients, still on the device.
 struct StudentLosses {
   at::Tensor boundary;  // of the scorers, eq. 7, mean over layers
