@@ -6,9 +6,13 @@
 
 #include "app/catalog/study_source.h"
 #include "app/cli/arguments.h"
+#include "app/cli/figure_attention.h"
 #include "app/cli/output.h"
 #include "app/support/trace_open.h"
+#include "engine/core/study/table/study_columns.h"
+#include "engine/core/study/table/study_csv.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/file.h"
 #include "engine/core/support/json_file.h"
 #include "views/figure/export.h"
 #include "views/figure/recipe.h"
@@ -35,6 +39,8 @@ constexpr OptionSpec kFigureOptions[] = {
     {"list", "", "list the presets"},
     {"json", "", "print the written files as one object"},
 };
+
+constexpr std::size_t kLargestTable = std::size_t{1} << 26;
 
 void list_presets() {
   std::vector<std::vector<std::string>> rows;
@@ -118,9 +124,22 @@ std::vector<RunRecord> runs_of(views::FigureRecipe& recipe, bool says_runs_a) {
   return runs;
 }
 
+/// Trainings of models are written down by a person: a fit takes text files too.
+StudyTable studies_of(const views::FigureRecipe& recipe) {
+  const auto is_text = [](const std::string& path) { return path.ends_with(".csv"); };
+  if (!std::holds_alternative<views::ScalingFitOptions>(recipe.options) ||
+      !std::ranges::all_of(recipe.studies, is_text))
+    return read_studies(recipe.studies);
+  std::vector<std::pair<std::string, StudyTable>> tables;
+  for (const std::string& path : recipe.studies)
+    tables.emplace_back(std::filesystem::path(path).stem().string(),
+                        parse_study_csv(read_file(path, kLargestTable), path));
+  return join_studies(tables);
+}
+
 /// What the figure refuses of its columns is said of their file.
 views::BuiltFigure of_studies(const views::FigureRecipe& recipe) {
-  const StudyTable study = read_studies(recipe.studies);
+  const StudyTable study = studies_of(recipe);
   try {
     return views::build_figure(recipe, study);
   } catch (const Error& error) {
@@ -130,8 +149,24 @@ views::BuiltFigure of_studies(const views::FigureRecipe& recipe) {
   }
 }
 
+/// The figure of one token takes what `score` has printed beside its traces; the recipe then has it.
+std::string take_scored(const views::FigureRecipe& recipe, std::vector<std::string>& files) {
+  if (!std::holds_alternative<views::TokenAttentionOptions>(recipe.options)) return "";
+  const auto json = std::ranges::find_if(files, [](const std::string& path) { return path.ends_with(".json"); });
+  if (json == files.end()) return "";
+  std::string path = *json;
+  files.erase(json);
+  return path;
+}
+
 /// From the files of the recipe, or `files` where the command line names some.
-views::BuiltFigure build(views::FigureRecipe& recipe, const std::vector<std::string>& files, bool says_runs_a) {
+views::BuiltFigure build(views::FigureRecipe& recipe, std::vector<std::string> files, bool says_runs_a) {
+  if (recipe.reads_nothing()) {
+    if (!files.empty())
+      usage_error("kvscope figure", in_quotes(files[0]), "no file: this figure follows from its keys");
+    return views::build_figure(recipe, std::span<const RunRecord* const>());
+  }
+  const std::string scored = take_scored(recipe, files);
   std::vector<std::string>& sources = recipe.reads_study() ? recipe.studies : recipe.traces;
   if (!files.empty()) sources = files;
   if (sources.empty() && recipe.reads_study())
@@ -140,6 +175,12 @@ views::BuiltFigure build(views::FigureRecipe& recipe, const std::vector<std::str
   if (sources.empty()) usage_error("kvscope figure", "no trace", "TRACE after the recipe or preset");
   if (recipe.reads_study()) return of_studies(recipe);
   const std::vector<RunRecord> runs = runs_of(recipe, says_runs_a);
+  if (auto* token = std::get_if<views::TokenAttentionOptions>(&recipe.options); token != nullptr && !token->attention) {
+    if (scored.empty())
+      usage_error("kvscope figure", "no attention of a token", "TRACE ATTENTION.json",
+                  "kvscope score MODEL --text-file FILE --attention LAYER:TOKEN --json writes it");
+    token->attention = read_scored_attention(scored, runs[0].ids);
+  }
   return views::build_figure(recipe, run_pointers(runs));
 }
 
@@ -178,6 +219,7 @@ extern const CommandSpec figure_command = {
     "RECIPE.json [FILE...] -o FIGURE | --preset NAME FILE... -o FIGURE",
     "make a figure for a paper: PDF, SVG or PNG",
     "Draws the same figures as the window, from traces or from studies (of sweep, hybrid, eval, bench or train). "
+    "spkv-fig7 needs no file, spkv-fig2 takes a .csv too, and wgkv-fig3 a trace and the output of score --attention. "
     "Also writes, next to FIGURE, its numbers (.figure.csv), its recipe (.json), which "
     "reproduces the same bytes, and the lines for LaTeX (.tex).",
     "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full\n"

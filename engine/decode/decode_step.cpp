@@ -1,8 +1,10 @@
 #include "engine/decode/decode_step.h"
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 
+#include "engine/core/support/seconds_since.h"
 #include "engine/model/decoder_layer.h"
 #include "engine/model/ops.h"
 #include "kernels/decode_attention.h"
@@ -48,11 +50,14 @@ class DecodeStep::LayerLaunches {
     kernels::admit_step(admitted, place_);
   }
   void attend(Heads) {
+    launch_attention();
+    for (int row = 0; row < step_.n_rows(); ++row) step_.lane_of(row).after_attention(index_, row, buffers_, place_);
+  }
+  void launch_attention() {
     std::vector<kernels::DecodeAttentionArgs> attentions;
     for (int row = 0; row < step_.n_rows(); ++row)
       attentions.push_back(step_.lane_of(row).attention_args(index_, row, buffers_, place_));
     kernels::decode_attention(attentions, place_);
-    for (int row = 0; row < step_.n_rows(); ++row) step_.lane_of(row).after_attention(index_, row, buffers_, place_);
   }
   Product project(const at::Tensor& x, const at::Tensor& matrix) const { return {x, matrix}; }
   const at::Tensor& gated(const Normed& n) {
@@ -154,6 +159,25 @@ void DecodeStep::run_graph() {
   const kernels::Stream stream = ops::place_of(model_.weights().device).stream;
   graph_.launch(stream);
   kernels::wait_for(stream);
+}
+
+double DecodeStep::attention_seconds(int repeats) {
+  const auto enqueue_attention = [this](kernels::Place place) {
+    for (int layer = 0; layer < model_.config().n_layers; ++layer)
+      LayerLaunches(*this, layer, place).launch_attention();
+  };
+  kernels::StepGraph graph;
+  kernels::Stream stream{};
+  if (is_cuda()) {
+    stream = ops::place_of(model_.weights().device).stream;
+    graph.capture(enqueue_attention);
+    graph.launch(stream);  // the first is slower
+    kernels::wait_for(stream);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < repeats; ++i) is_cuda() ? graph.launch(stream) : enqueue_attention({});
+  if (is_cuda()) kernels::wait_for(stream);
+  return seconds_since(start) / repeats;
 }
 
 void DecodeStep::enqueue(kernels::Place place) {

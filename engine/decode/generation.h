@@ -16,6 +16,7 @@
 
 namespace kvscope::engine {
 
+class AttentionClock;
 class SlotCache;
 
 /// How a prompt passes through the model.
@@ -27,6 +28,8 @@ struct PrefillOptions {
   bool logprobs = true;
   /// If given, and logprobs are made: appends the likeliest token of each position after the first, [prompt_len - 1].
   std::vector<std::int32_t>* greedy = nullptr;
+  /// If given, it measures the attention of a prompt that passes in chunks.
+  AttentionClock* attention = nullptr;
 };
 
 /// The prompt as tokens. Throws Error for a text that cannot be read so.

@@ -49,6 +49,11 @@ void GenerationBatch::leave(const Generation& run) {
   members_.erase(member);
 }
 
+double GenerationBatch::attention_seconds(int repeats) {
+  const c10::InferenceMode no_gradients;
+  return decode_->attention_seconds(repeats);
+}
+
 std::vector<GenerationBatch::Step> GenerationBatch::step() {
   const c10::InferenceMode no_gradients;
   const auto start = std::chrono::steady_clock::now();

@@ -36,6 +36,8 @@ class GenerationBatch {
   /// One token of each run that has not finished, in the order in which they joined. `seconds` is what the step of all
   /// took up to this run's facts. Throws what went wrong with all of them; they are good for nothing more then.
   std::vector<Step> step();
+  /// Seconds that the attention of the last step() takes alone, mean of `repeats`.
+  double attention_seconds(int repeats);
 
  private:
   struct Member {

@@ -14,9 +14,10 @@ namespace {
 
 /// A chunk of a prompt on its way through the layers.
 struct PromptChunk {
-  PromptChunk(const LoadedModel& model, PromptHeads& heads, const at::Tensor& ids, std::int64_t first_position)
+  PromptChunk(const LoadedModel& model, PromptHeads& heads, const at::Tensor& ids, std::int64_t first_position,
+              AttentionClock* clock)
       : first(first_position),
-        hook(heads, first, ids.size(0)),
+        hook(heads, first, ids.size(0), clock),
         pass(model.config(), model.weights(), ids, first, hook) {
     pass.begin_layer();
   }
@@ -56,7 +57,7 @@ StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options)
     if (at_work.size() < most && first < run.prompt_len) {
       const std::int64_t n = std::min(chunk, run.prompt_len - first);
       run.begin_chunk(first, heads, facts);
-      at_work.emplace_back(run.model, heads, tokens.narrow(0, first, n), first);
+      at_work.emplace_back(run.model, heads, tokens.narrow(0, first, n), first, options.attention);
       first += n;
     }
     // A layer of each in turn: the device works on one while the host decides for the other.

@@ -7,16 +7,18 @@
 #include <utility>
 
 #include "engine/core/lifetime/lifetime_map.h"
+#include "engine/decode/attention_clock.h"
 #include "engine/decode/dense_attention.h"
 #include "engine/model/ops.h"
 
 namespace kvscope::engine {
 
-PrefillHook::PrefillHook(PromptHeads& heads, std::int64_t first, std::int64_t n)
+PrefillHook::PrefillHook(PromptHeads& heads, std::int64_t first, std::int64_t n, AttentionClock* clock)
     : heads_(heads),
       state_(heads.state()),
       first_(first),
       n_(n),
+      clock_(clock),
       n_kv_heads_(heads.n_kv_heads()),
       wants_attention_(std::any_of(state_.methods.begin(), state_.methods.end(),
                                    [](const auto& method) { return method->reads_prompt_attention(); })) {
@@ -91,6 +93,14 @@ void PrefillHook::gather_keys(int layer, const LayerTokens& tokens) {
   ahead_.evict_at.narrow(1, 0, most).mul_(at::arange(most, positions_.options()) < n_used.unsqueeze(1));
 }
 
+template <typename Attention>
+at::Tensor PrefillHook::timed(const Attention& attention) const {
+  if (clock_ != nullptr) clock_->begin();
+  at::Tensor o = attention();
+  if (clock_ != nullptr) clock_->end();
+  return o;
+}
+
 at::Tensor PrefillHook::attend(int layer, const LayerTokens& tokens) {
   heads_.begin_layer(n_);
   for (const auto& method : state_.methods) method->observe(layer, tokens, first_);
@@ -102,8 +112,10 @@ at::Tensor PrefillHook::attend(int layer, const LayerTokens& tokens) {
   heads_.decide(layer, n_, ahead_.scores);
   const at::Tensor slot = upload_decisions(layer);
   const at::Tensor lse = is_local ? at::Tensor() : room_for_lse(tokens.q);
-  const at::Tensor o = ops::lifetime_attention(tokens.q, {ahead_.keys, ahead_.values, ahead_.evict_at, ahead_.position},
-                                               first_, tokens.scores, lse);
+  const at::Tensor o = timed([&] {
+    return ops::lifetime_attention(tokens.q, {ahead_.keys, ahead_.values, ahead_.evict_at, ahead_.position}, first_,
+                                   tokens.scores, lse);
+  });
   std::vector<std::int32_t> n_slots;
   for (int i = 0; i < n_kv_heads_; ++i) n_slots.push_back(heads_.head(layer, i).n_slots());
   state_.cache.set_slots(layer, n_slots);
@@ -151,10 +163,13 @@ at::Tensor PrefillHook::attend_dense(int layer, const LayerTokens& tokens) {
   ops::append_many(state_.cache.view(layer), tokens.k, tokens.v, dense_slot_, positions_);
   const SlotCache::Rows all = state_.cache.rows(layer, static_cast<int>(first_ + n_));
   if (!wants_attention_) {
-    return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, all.k, all.v, first_, tokens.scores);
+    const DenseBackend backend = choose_dense_backend(tokens.q, n_kv_heads_);
+    return timed([&] { return dense_attention(backend, tokens.q, all.k, all.v, first_, tokens.scores); });
   }
   const at::Tensor lse = room_for_lse(tokens.q);
-  const at::Tensor o = ops::lifetime_attention(tokens.q, {all.k, all.v}, first_, tokens.scores, lse);
+  const at::Tensor o = timed([&] {
+    return ops::lifetime_attention(tokens.q, {all.k, all.v}, first_, tokens.scores, lse);
+  });
   tell_attention(layer, tokens.q, all.k, lse, first_);
   return o;
 }

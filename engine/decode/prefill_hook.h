@@ -12,6 +12,8 @@
 
 namespace kvscope::engine {
 
+class AttentionClock;
+
 /// One chunk, layer by layer: its scores, lifetimes from them, attention of its queries over what the cache kept of the
 /// chunks before and the chunk itself,
 ///
@@ -22,13 +24,16 @@ namespace kvscope::engine {
 class PrefillHook final : public AttentionHook {
  public:
   /// The chunk of positions first ... first + n - 1.
-  PrefillHook(PromptHeads& heads, std::int64_t first, std::int64_t n);
+  PrefillHook(PromptHeads& heads, std::int64_t first, std::int64_t n, AttentionClock* clock = nullptr);
   void prepare(int layer, const LayerTokens& tokens) override;
   at::Tensor attend(int layer, const LayerTokens& tokens) override;
   bool reads_unrotated() const override;
 
  private:
   at::Tensor attend_dense(int layer, const LayerTokens& tokens);
+  /// What `attention` gives, timed.
+  template <typename Attention>
+  at::Tensor timed(const Attention& attention) const;
   at::Tensor room_for_lse(const at::Tensor& q) const;
   /// n_before: slots in use before the chunk.
   void tell_attention(int layer, const at::Tensor& q, const at::Tensor& keys, const at::Tensor& lse,
@@ -51,6 +56,7 @@ class PrefillHook final : public AttentionHook {
   PromptHeads& heads_;
   SequenceState& state_;
   std::int64_t first_, n_;
+  AttentionClock* clock_;
   int n_kv_heads_;
   bool wants_attention_;
   std::vector<int> waits_;           // layers whose scores wait

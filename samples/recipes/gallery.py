@@ -5,7 +5,7 @@
                                                              $KVSCOPE; --figures makes no data, only pictures of what is there)
 
 What a step has written to WORK_FOLDER stays there and is not made again, so that the script can be stopped and a figure's
-look tried again in seconds. All on one CPU: half an hour on two free cores. The pictures are PNG with a palette of 96 colours.
+look tried again in seconds. A figure without data keeps the picture and the text that it has. All on one CPU: half an hour on two free cores. The pictures are PNG with a palette of 96 colours.
 """
 import json
 import os
@@ -36,13 +36,19 @@ SWEEP_POLICIES = ";".join(
     [f"sp-kv:threshold={t}" for t in (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)]
     + [f"wg-kv:threshold={t}" for t in (0.01, 0.1, 0.3, 0.6, 0.9)]
     + [f"streaming:window={w}" for w in (64, 128, 256)])
-GATE_OVERRIDES = '{"data": {"length": 512}, "gate": {"window": 64, "batch": 1, "log_every": 4, "stages": %s}}'
-SCORER_OVERRIDES = ('{"data": {"length": 512}, "scorer": {"steps": 80, "batch": 1, "window": 64, "top_k": [60, 124], '
-                    '"queries": 64, "log_every": 4, "heldout_sequences": 2, "immediate": %s}}')
+GATE_OVERRIDES = '{"data": {"length": 512, "facts_share": 0}, "gate": {"window": 64, "batch": 1, "log_every": 4, "stages": %s}}'
+SCORER_OVERRIDES = ('{"data": {"length": 512, "facts_share": 0}, "scorer": {"steps": 80, "batch": 1, "window": 64, "top_k": [60, 124], '
+                    '"queries": 64, "log_every": 4, "heldout_sequences": 2, "accuracy_sequences": 8, "immediate": %s}}')
+WG_KV_OVERRIDES = ('{"data": {"length": 512, "facts_share": 0}, "gate": {"window": 64, "batch": 1, "log_every": 4, "heldout_sequences": 4, '
+                   '"thresholds": [0.01, 0.03, 0.1, 0.3, 0.6, 0.9], "stages": [{"weight": 0.01, "steps": 160}, '
+                   '{"weight": 0.05, "steps": 60}, {"weight": 0.2, "steps": 60}]}}')
 SPEEDS = [(n, p) for n in (384, 768, 1536) for p in ("full", "kvpop:keep=25%")]
-DECODE, PREFILL = ([f"{of}-{n}-{p.split(':')[0]}.h5" for n, p in SPEEDS] for of in ("decode", "prefill"))
+DECODE = [f"decode-{n}-{p.split(':')[0]}.h5" for n, p in SPEEDS]
+# One sequence, as WG-KV measures.
+LATENCIES = [(of, n, p) for of in ("prefill", "decode") for n in (384, 768, 1536) for p in ("full", "wg-kv:threshold=0.9")]
+LATENCY = [f"{of}-{n}-{p.split(':')[0]}-alone.h5" for of, n, p in LATENCIES]
 ON_TEXT = f"eval {TINY} --tasks fact_recall --questions 1 --texts {TEXT} --pieces 3 --length 768 --chunk 16"
-STAGES = '[{"weight": 0.02, "steps": 160}, {"weight": 0.1, "steps": 60}, {"weight": 0.3, "steps": 60}]'
+STAGES = '[{"price": 0.02, "steps": 160}, {"price": 0.1, "steps": 60}, {"price": 0.3, "steps": 60}]'
 ON_SMOLLM2 = "capture smollm2-135m %s.jsonl -o %s.h5 --policy %s --max-tokens 2 --raw"
 STEPS = [
     (["sweep.h5"], [f"{ON_TEXT} --policies '{SWEEP_POLICIES}' -o sweep.h5"]),
@@ -65,8 +71,11 @@ STEPS = [
                      f"--overrides '{SCORER_OVERRIDES % 'true'}'"]),
     (DECODE, [f"bench decode --model {TINY} --batch 4 --prompt-tokens {n} --max-tokens 24 --repeats 3 "
               f"--policy {p} --device cpu -o {o}" for o, (n, p) in zip(DECODE, SPEEDS)]),
-    (PREFILL, [f"bench prefill --model {TINY} --prompt-tokens {n} --repeats 3 --policy {p} --device cpu -o {o}"
-               for o, (n, p) in zip(PREFILL, SPEEDS)]),
+    (LATENCY, [f"bench {of} --model {TINY} --prompt-tokens {n} {'--max-tokens 24 ' if of == 'decode' else ''}--repeats 3 "
+               f"--policy {p} --device cpu -o {o}" for o, (of, n, p) in zip(LATENCY, LATENCIES)]),
+    (["wg-kv-gates"], [f"train samples/recipes/smollm2-wg-kv.json --base {TINY} --data {TEXT} -o wg-kv-gates --device cpu "
+                       f"--overrides '{WG_KV_OVERRIDES}'"]),
+    (["attention.json"], ["score smollm2-135m --text-file prose.txt --attention 8:98 --no-dense --json > attention.json"]),
     (["hybrid.h5"], [f"hybrid {TINY} --texts {TEXT} --gate sp-kv-0.02 --policy sp-kv --pieces 4 --length 384 --shares 10%,25%,40%,60% -o hybrid.h5"]),
 ] + [([f"palindrome-{of}"], [f"train samples/recipes/palindrome-{of}.json --data samples/recipes/palindrome "
                              f"-o palindrome-{of} --device cpu --threads 1"]) for of in ("full", "sliding-window", "sp-kv")]
@@ -80,11 +89,12 @@ PALINDROMES = ("palindrome-full/full-joint_loss.h5 palindrome-sliding-window/sli
 # Preset, its files, further options, what the paper's own figure has that this one has not.
 FIGURES = [
     ("kvpop-fig4", " ".join(DECODE), "", "The paper uses Qwen3-8B on a GPU with up to 131 thousand tokens. Here: the sample model on a CPU, batch 4. Peak memory is that of the process, weights included."),
-    ("kvpop-fig5", "delayed/scorer_loss.h5 immediate/scorer_loss.h5", "", "The paper plots the token accuracy of a model that is trained too. Here: the loss of the scorers alone, 80 steps."),
+    ("kvpop-fig5", "delayed/scorer_loss.h5 immediate/scorer_loss.h5", "", "As in the paper: token accuracy of the student under eviction. Here: on 8 held-out sequences, and the scorers alone are trained, for 80 steps: the difference is less than the noise."),
     ("kvpop-fig6", "maths.h5", "", "As in the paper: the last 112 evictable tokens, rows are layers, colour counts heads."),
     ("kvpop-fig7", "maths.h5", "", "As in the paper, plus the line of chance."),
     ("kvpop-fig8", "dms.h5", "", "As in the paper: 0 is dense, 1 is the window alone. The median is over 3 texts; the paper's is over 100."),
     ("kvpop-fig9", "maths.h5", "", "The paper shows more sequences. Here: more of one sequence, in several lines."),
+    ("spkv-fig2", "samples/recipes/spkv-table7.csv", "", "The points are the paper's Table 7: full attention. The paper has no table of its own models' losses, and none were trained here; another family goes into the same file."),
     ("spkv-fig3", "sweep.h5", "--set 'where=[\"item=heldout.txt\"]'", "In the paper, training for this policy lowers the curve. Here, the gates were trained with a frozen base."),
     ("spkv-fig3-latency", " ".join(DECODE), "", "The paper has one line per density, at batch 16 on a GPU."),
     ("spkv-fig4", "spkv.h5", "", "As in the paper: mean density of each head, rows are layers."),
@@ -92,13 +102,17 @@ FIGURES = [
     ("spkv-fig4-strategies", "hybrid.h5", "", "As in the paper: coverage and NLL of the strategies, at several shares."),
     ("spkv-fig5", "gates/sp-kv-0.02_loss.h5", "", "As in the paper: median, quartiles, deciles and all heads; 24 heads instead of 190."),
     ("spkv-fig6", "sp-kv-0.02.h5 sp-kv-0.1.h5 sp-kv-0.3.h5", "--set 'where=[\"item=heldout.txt\"]'", "As in the paper: one line per weight of the density loss, with the thresholds along it."),
+    ("spkv-fig7", "", "", "As in the paper, from its Tables 7 and 8 and eq. 15."),
     ("spkv-fig8", PALINDROMES, "", "As in the paper. Of the models without a gate, full attention has a utility of 1 and the window has 0. sp-kv continues with a price of 0.02."),
+    ("wgkv-fig1", " ".join(f for f in LATENCY if "full" in f), "", "The paper has up to 500 thousand tokens of Llama-3.1-8B on a GPU. Here: the sample model on a CPU."),
+    ("wgkv-fig3", "prose.h5 attention.json", "", "The paper shows two tokens in two heads. Here: one token in one head, and when the gate drops it; `--set kv_head=N` chooses another."),
     ("wgkv-fig7", "tasks.h5", "", "The paper has 14 tasks of HELMET. Here: the tasks that the sample model can do."),
-    ("wgkv-fig8", " ".join(PREFILL), "", "The paper stacks attention and the rest, which `bench` does not separate. Peak memory on a CPU is that of the process, weights included."),
+    ("wgkv-fig8", " ".join(LATENCY), "--set 'y=[\"attention_s+rest_s\",\"attention_ms+rest_ms\",\"cache_bytes+weight_bytes\"]'", "As in the paper: attention and the rest, of prompt and steps. Without --set, the third panel is peak memory, which on a CPU is that of the process."),
     ("wgkv-fig9", "read.h5", "", "As in the paper: Quest alone and Quest after the gate, against the tokens that a query reads."),
     ("wgkv-fig10", "joint.h5", "", "The paper counts evictions on AIME25. Here: accuracy against the size of the cache, on the sample model's tasks."),
+    ("wgkv-fig11", "wg-kv-gates/wg-kv-0.01-thresholds_loss.h5 wg-kv-gates/wg-kv-0.05-thresholds_loss.h5 wg-kv-gates/wg-kv-0.2-thresholds_loss.h5", "--set 'y_label=Distillation loss'", "As in the paper: a line for each lambda, with the thresholds along it, on held-out text. Here: 4 sequences of 512 tokens, a window of 64."),
     ("wgkv-fig13-tasks", "prose.h5 code.h5", "--set name_a=Prose --set name_b=Code", "As in the paper: two tasks on one scale. We added the difference."),
-    ("wgkv-fig16", "joint.h5", "", "The paper has one bar per lambda. Here: one bar per combination."),
+    ("wgkv-fig16", "joint.h5", "", "The paper has one bar per lambda. Here: one bar per combination. Triggers are queries at which some head drops a token, so that a gate, which drops what it does not admit, has many."),
     ("output-error-by-layer", "spkv.h5", "", "Not in the papers: what eviction does to each layer's output."),
     ("hybrid-nll", "hybrid.h5", "", "Not in the papers: NLL of each strategy against its share."),
     ("hybrid-turnover", "hybrid.h5", "", "Not in the papers: how stable the choice of heads is."),
@@ -107,6 +121,9 @@ FIGURES = [
 
 def kvscope(words, work, stdout=None):
     """Runs kvscope in the work folder, with the repository's paths made absolute."""
+    if ">" in words:
+        with open(work / words[-1], "wb") as file:
+            return kvscope(words[:-2], work, file)
     words = [str(ROOT / w) if w.startswith("samples/") else w for w in words]
     return subprocess.run([PROGRAM, *words, *([] if words[0] == "figure" else ["--quiet"])], cwd=work, stdout=stdout)
 
@@ -116,6 +133,7 @@ def inputs(work):
     text = (ROOT / TEXT).read_text()
     lines = lambda prompts: "".join(json.dumps({"prompt": p}) + "\n" for p in prompts)
     (work / "prompts.jsonl").write_text(lines(text[i * 60000:i * 60000 + 2000] for i in range(1, 4)))
+    (work / "prose.txt").write_text(text[200000:202000])
     (work / "prose.jsonl").write_text(lines([text[200000:202000]]))
     (work / "code.jsonl").write_text(lines([Path(json.__file__).with_name("decoder.py").read_text()[1200:3000]]))
     sums = [f"{a} plus {b} is {a + b}, because {a} and {b} together are {a + b}." for a, b in
@@ -198,7 +216,7 @@ def make_figures(work, folder):
     made = []
     folder.mkdir(exist_ok=True)
     for preset, files, options, note in FIGURES:
-        if not all((work / f).exists() and is_done(work / f.split("/")[0]) for f in files.split()):
+        if not all(f.startswith("samples/") or (work / f).exists() and is_done(work / f.split("/")[0]) for f in files.split()):
             print(f"{preset}: no data")
             continue
         command = f"figure --preset {preset} {files} {options}".strip()
@@ -222,9 +240,15 @@ def main():
     if "--figures" not in sys.argv:
         make_data(work)
     made = make_figures(work, ROOT / "docs/records/gallery")
-    page = (ROOT / "docs/records/gallery.md").read_text().split("<!-- made by samples/recipes/gallery.py -->")[0]
+    page, old = (ROOT / "docs/records/gallery.md").read_text().split("<!-- made by samples/recipes/gallery.py -->")
     page += "<!-- made by samples/recipes/gallery.py -->\n\n"
-    for preset, command, note, caption in made:
+    kept = {section.split("\n")[0]: section.rstrip() for section in old.split("### ")[1:]}
+    made = {preset: rest for preset, *rest in made}
+    for preset in (preset for preset, *_ in FIGURES):
+        if preset not in made:
+            page += f"### {kept[preset]}\n\n" if preset in kept else ""
+            continue
+        command, note, caption = made[preset]
         files = [f.split("/")[0] for f in command.split()]
         sources = sorted((s for s in STEPS if s[0][0] in files), key=lambda s: files.index(s[0][0]))
         lines, more = [c[0] for _, c in sources], sum(len(c) - 1 for _, c in sources)

@@ -497,7 +497,7 @@ TEST_CASE("figure --list names every preset, and those of runs are drawn from as
   for (const views::FigurePreset& preset : views::figure_presets()) {
     const std::string name(preset.name);
     CHECK_THAT(list.out, Catch::Contains(name + " "));
-    if (preset.least_runs == 0) continue;  // of a study: figure_study_test.cpp
+    if (preset.least_runs == 0) continue;  // of a study, or of other input too: figure_study_test.cpp
     std::vector<std::string> words = {"figure",   "--preset", name, "-o", (folder / (name + ".svg")).string(),
                                       "--no-data"};
     for (int i = 0; i < preset.least_runs; ++i) words.push_back(trace.string());
@@ -505,6 +505,39 @@ TEST_CASE("figure --list names every preset, and those of runs are drawn from as
     INFO(name << ": " << result.err);
     CHECK(result.exit_code == 0);
   }
+}
+
+TEST_CASE("figure draws one token's attention from a trace and what score has printed, and nothing else") {
+  const TemporaryFolder folder;
+  const auto trace = make_trace(folder);
+  const RunRecord run = load_trace(trace);
+  const int token = 3, n_heads = run.model.n_heads;
+  json scored = {{"ids", run.ids}, {"attention", {{"layer", 1}, {"tokens", json::array()}}}};
+  json heads = json::array();
+  for (int head = 0; head < n_heads; ++head)
+    heads.push_back(std::vector<double>(run.ids.size() - token, 1.0 / (2 + head)));
+  scored["attention"]["tokens"].push_back({{"token", token}, {"heads", heads}});
+  const auto draw = [&](const json& object, const std::string& name = "a.json") {
+    std::ofstream(folder / name) << object.dump();
+    return kvscope_run({"figure", "--preset", "wgkv-fig3", trace.string(), (folder / name).string(), "-o",
+                        (folder / "f.svg").string(), "--overwrite"});
+  };
+  const auto drawn = draw(scored);
+  INFO(drawn.err);
+  REQUIRE(drawn.exit_code == 0);
+  CHECK_THAT(test::read_text(folder / "f.figure.csv"), Catch::Contains("first,last,mean,low,high"));
+  const std::string first = test::read_text(folder / "f.svg");
+  REQUIRE(kvscope_run({"figure", (folder / "f.json").string(), "-o", (folder / "g.svg").string()}).exit_code == 0);
+  CHECK(test::read_text(folder / "g.svg") == first);  // the recipe has the numbers
+
+  json other = scored, several = scored;
+  other["ids"][0] = run.ids[0] + 1;
+  several["attention"]["tokens"].push_back(several["attention"]["tokens"][0]);
+  check_error_line(draw(other), 2, "another text than the trace's");
+  check_error_line(draw(several), 2, "2 tokens; expected one");
+  check_error_line(draw({{"ids", run.ids}}), 2, "no attention of a token");
+  check_error_line(kvscope_run({"figure", "--preset", "wgkv-fig3", trace.string(), "-o", (folder / "h.svg").string()}),
+                   1, "kvscope score MODEL --text-file FILE --attention LAYER:TOKEN --json");
 }
 
 TEST_CASE("heads exports DuoAttention's folder with as many ones as heads were chosen") {

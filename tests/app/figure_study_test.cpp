@@ -94,6 +94,27 @@ TEST_CASE("figure draws the curves of a training's folder, smoothed where asked:
       2, "a folder without a training curve");
 }
 
+TEST_CASE("a figure that follows from its keys needs no file and takes none") {
+  const TemporaryFolder folder;
+  const std::string figure = (folder / "f.svg").string();
+  REQUIRE(kvscope_run({"figure", "--preset", "spkv-fig7", "-o", figure, "--set", "share=0.5"}).exit_code == 0);
+  CHECK_THAT(read_text(folder / "f.figure.csv"), Catch::Contains(",total_flops,50 % of the keys,"));
+  check_error_line(kvscope_run({"figure", "--preset", "spkv-fig7", "a.h5", "-o", figure}), 1, "\"a.h5\"");
+  check_error_line(kvscope_run({"figure", "--preset", "spkv-fig7", "-o", figure, "--set", "share=0"}), 2, "share");
+}
+
+TEST_CASE("a fit of scaling takes a table in text") {
+  const TemporaryFolder folder;
+  const std::string table = (folder / "t.csv").string(), figure = (folder / "f.svg").string();
+  std::ofstream(table)
+      << "family,train_flops,nll\nfull,1e18,3.2\nfull,1e19,2.9\nfull,1e20,2.7\nfull,1e21,2.6\nfull,1e23,2.5\n";
+  REQUIRE(kvscope_run({"figure", "--preset", "spkv-fig2", table, "-o", figure}).exit_code == 0);
+  CHECK_THAT(read_text(folder / "f.figure.csv"), Catch::Contains("full,1e+23,2.5,0,"));  // beyond what is fitted
+  std::ofstream(table) << "family,train_flops,nll\nfull,1e18\n";
+  check_error_line(kvscope_run({"figure", "--preset", "spkv-fig2", table, "-o", figure, "--overwrite"}), 2,
+                   "t.csv: line 2: 2 cells");
+}
+
 TEST_CASE("figure refuses what is no study, or has not its columns, in a line and writes nothing") {
   const TemporaryFolder folder;
   const std::string study = (folder / "s.h5").string();

@@ -106,5 +106,24 @@ TEST_CASE("on CUDA a batch of the sample model in bfloat16 is its runs", "[engin
   check_batch(LoadedModel::load(sample, {"cuda", "bfloat16"}), 10, 10, {"kvpop:budget=100,sinks=4,window=64", "full"});
 }
 
+TEST_CASE("attention timed alone between two steps changes no step", "[engine][batch]") {
+  const LoadedModel model = test::small_model();
+  for (const char* policy : {"full", "kvpop:budget=24,sinks=2,window=8", "h2o:budget=24,window=8", "quest:read=16"}) {
+    CAPTURE(policy);
+    std::vector<nlohmann::json> plain, timed;
+    for (std::vector<nlohmann::json>* steps : {&plain, &timed}) {
+      Generation run(model, request_of(3, policy));
+      run.prefill();
+      GenerationBatch batch(model, 1);
+      batch.join(run);
+      while (!run.finished()) {
+        steps->push_back(said(batch.step().at(0).facts));
+        if (steps == &timed) CHECK(batch.attention_seconds(2) > 0);
+      }
+    }
+    CHECK(plain == timed);
+  }
+}
+
 }  // namespace
 }  // namespace kvscope

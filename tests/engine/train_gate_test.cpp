@@ -15,6 +15,7 @@
 #include "engine/jobs/train/distillation.h"
 #include "engine/jobs/train/gate_method.h"
 #include "engine/jobs/train/gate_module.h"
+#include "engine/jobs/train/gate_thresholds.h"
 #include "engine/jobs/train/gated_attention.h"
 #include "tests/engine/train_support.h"
 #include "tests/support/temp_folder.h"
@@ -202,6 +203,47 @@ TEST_CASE("training closes gates, is the same for the same seed, and what it wri
   }
   CHECK(load_gate(scratch / "one" / (method + "-0.5"), model).hash !=
         load_gate(scratch / "one" / (method + "-0.7"), model).hash);
+}
+
+TEST_CASE("a cache of hard gates holds the window and what is open behind it, counted in loops") {
+  at::manual_seed(3);
+  const at::Tensor open = (at::rand({3, 2, kPositions}) > 0.6).to(at::kFloat);
+  const auto window = GENERATE(1, 5, kPositions, 2 * kPositions);
+  double sum = 0;
+  for (int row = 0; row < 6; ++row) {
+    const at::Tensor of = open.view({6, kPositions})[row];
+    for (int q = 0; q < kPositions; ++q) {
+      int held = 0;
+      for (int t = 0; t <= q; ++t) held += q - t < window || of[t].item<float>() == 1;
+      sum += held / (q + 1.0);
+    }
+  }
+  CHECK(cache_size(open, window) == Approx(sum / (6 * kPositions)).epsilon(1e-12));
+}
+
+TEST_CASE("a gate's held-out loss and cache at each threshold are a curve: a higher one holds less and loses more") {
+  const test::TempFolder scratch;
+  nlohmann::json asked = recipe("wg-kv");
+  asked["gate"]["stages"] = {{{"weight", 0.5}, {"steps", 6}}};
+  asked["gate"]["heldout_sequences"] = 2;
+  asked["gate"]["thresholds"] = {0.001, 0.9, 0.999};
+  nlohmann::json curve;
+  JobContext context;
+  context.curve = [&](const nlohmann::json& told) {
+    if (told["name"] == "wg-kv-0.5-thresholds") curve = told;
+  };
+  train_job({{"recipe", asked}, {"base", kModel}, {"data", kText}, {"output", scratch / "out"}, {"device", "cpu"}},
+            context);
+  REQUIRE(curve["columns"] == nlohmann::json{"threshold", "loss_output", "cache_size"});
+  const auto rows = curve["rows"].get<std::vector<std::vector<double>>>();
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0][2] == 1);  // all gates are open: the dense model
+  CHECK(rows[0][1] == Approx(0).margin(1e-6));
+  CHECK(rows[2][2] < rows[1][2] + 1e-12);
+  CHECK(rows[2][1] > rows[0][1]);
+  CHECK(rows[2][2] < 0.6);  // a window of 16 and two sinks in 96 tokens
+  asked["gate"]["thresholds"] = {1.5};
+  CHECK_THROWS_WITH(train(asked, scratch / "none"), Catch::Contains("gate.thresholds"));
 }
 
 TEST_CASE("SP-KV's price closes gates, its density regulariser of eq. 13 opens them, and each names its gate") {

@@ -148,6 +148,28 @@ TEST_CASE("the scorer's loss falls below that of equal scores") {
   CHECK(mean_of(run.scorer_losses, 50, 60) < 0.9 * run.scorer_losses.front());  // it starts with every score 0
 }
 
+TEST_CASE("a scorer's curve has the token accuracy under its eviction, which with room for all is the dense model's") {
+  if (!has_sample()) return test::skip("no sample model");
+  const test::TempFolder scratch;
+  auto recipe = tiny_recipe();
+  recipe["scorer"]["accuracy_sequences"] = 2;
+  recipe["scorer"]["top_k"] = {182, 16};  // 182 + 8 + ... : nothing leaves before the last queries
+  recipe["scorer"]["sinks"] = 0;
+  std::vector<double> accuracies;
+  JobContext context;
+  context.row = [&](const std::string&, const nlohmann::json& row) {
+    if (row.contains("token_accuracy")) accuracies.push_back(row["token_accuracy"]);
+  };
+  const fs::path data = make_corpus(scratch / "data"), output = scratch / "out";
+  train_job({{"recipe", recipe}, {"data", data}, {"output", output}, {"device", "cpu"}, {"threads", 1}}, context);
+  REQUIRE(accuracies.size() == 10);
+  for (const double accuracy : accuracies) {
+    CHECK(accuracy == Approx(accuracies[0]).margin(0.01));  // the base is frozen, and loses next to nothing
+    CHECK(accuracy > 0);
+    CHECK(accuracy < 1);
+  }
+}
+
 TEST_CASE("a cancelled training says so and writes no weights") {
   if (!has_sample()) return test::skip("no sample model");
   const test::TempFolder scratch;

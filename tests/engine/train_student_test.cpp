@@ -380,6 +380,26 @@ TEST_CASE("the base of Algorithm 1 learns from w KL + (1 - w) CE, and its scorer
   CHECK(norm_of(scorer.parameters()) > 0);
 }
 
+TEST_CASE("under a budget of all tokens a student is the dense model, and under a small one it is not") {
+  const ModelConfig config = test::student_config();
+  DecoderModule base(config, 64, at::kCPU, at::kFloat, /*trained=*/false);
+  base.initialise(4);
+  ScorerOptions options{.window = 8, .delay = 8, .n_sink = 2, .top_k = {6}};
+  options.pooled = GENERATE(false, true);
+  ScorerModule scorer(options, config, at::kCPU);
+  scorer.initialise(1);
+  {
+    const c10::NoGradGuard no_grad;
+    scorer.parameters().masters().normal_(0, 0.5);  // a new one says the same of every token
+    scorer.parameters().publish();
+  }
+  const at::Tensor ids = some_ids(64), dense = base.hidden(ids);
+  CHECK((hidden_under(base, scorer, ids, options, 1000) - dense).abs().max().item<double>() < 1e-4);
+  const at::Tensor sparse = hidden_under(base, scorer, ids, options, 6);
+  CHECK((sparse - dense).narrow(1, 0, 16).abs().max().item<double>() < 1e-4);  // nothing is lost yet
+  CHECK((sparse - dense).abs().max().item<double>() > 1e-3);
+}
+
 TEST_CASE("through a soft boundary scorers learn from the model's output, and the base stays as it is") {
   const ModelConfig config = test::student_config();
   DecoderModule base(config, 64, at::kCPU, at::kFloat, /*trained=*/false);

@@ -103,7 +103,8 @@ TEST_CASE("an exported figure has its numbers and its recipe beside it, and the 
     const auto first = folder / ("first" + std::string(extension)),
                second = folder / ("second" + std::string(extension));
     const std::span runs(both, std::max(1, preset.least_runs));
-    const auto written = export_figure(build_any(preset.recipe, runs), preset.recipe, first, {.replace = true});
+    const FigureRecipe recipe = with_attention(preset.recipe, run);
+    const auto written = export_figure(build_any(recipe, runs), recipe, first, {.replace = true});
     REQUIRE(written.size() == 4);
     const std::string tex = read_file(folder / "first.tex", 1u << 20);
     CHECK_THAT(tex, Catch::Contains("]{first}") && Catch::Contains("\\label{fig:first}"));

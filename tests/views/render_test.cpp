@@ -37,7 +37,7 @@ std::vector<Figure> all_figures() {
   const RunRecord* runs[] = {&run, &other};
   std::vector<Figure> figures;
   for (const FigurePreset& preset : figure_presets()) {
-    FigureRecipe recipe = preset.recipe;
+    FigureRecipe recipe = with_attention(preset.recipe, run);
     make_preview(recipe);
     figures.push_back(build_any(recipe, std::span(runs, std::max(1, preset.least_runs))).figure);
   }
@@ -247,9 +247,10 @@ TEST_CASE("a preview is drawn with its badge, a measurement without") {
   const RunRecord* runs[] = {&run};
   for (const FigurePreset& preset : figure_presets()) {
     INFO(preset.name);
-    FigureRecipe recipe = preset.recipe;
+    const FigureRecipe measured = with_attention(preset.recipe, run);
+    FigureRecipe recipe = measured;
     if (!make_preview(recipe)) continue;
-    CHECK_THAT(render_svg(build_figure(preset.recipe, runs).figure), !Catch::Contains(std::string(kPreviewBadge)));
+    CHECK_THAT(render_svg(build_figure(measured, runs).figure), !Catch::Contains(std::string(kPreviewBadge)));
     const std::string svg = render_svg(build_figure(recipe, runs).figure);
     CHECK_THAT(svg, Catch::Contains(std::string(kPreviewBadge)));
     CHECK_THAT(svg, Catch::Contains("stroke-dasharray"));

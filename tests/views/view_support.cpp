@@ -259,10 +259,15 @@ StudyTable preset_study() {
   numbers("nll_difference_se", [](int) { return 0.01; });
   for (const char* name : {"accuracy", "coverage", "turnover_again", "turnover_pieces", "gate_mean", "recall"})
     numbers(name, [](int i) { return 0.9 - 0.1 * (i % 5) - 0.02 * (i / 5); });
-  for (const char* name : {"ms_per_step", "seconds"})
+  numbers("token_accuracy", [](int i) { return 0.5 + 0.02 * i; });
+  numbers("triggers", [](int i) { return 10.0 * i; });
+  for (const char* name : {"attention_s", "rest_s"})
+    numbers(
+        name, [](int i) { return 1.0 + i; }, "s");
+  for (const char* name : {"ms_per_step", "seconds", "attention_ms", "rest_ms"})
     numbers(
         name, [](int i) { return 2.0 + i; }, "ms");
-  for (const char* name : {"cache_bytes", "peak_bytes"})
+  for (const char* name : {"cache_bytes", "weight_bytes", "peak_bytes"})
     numbers(
         name, [](int i) { return 1e6 * (1 + i % 5); }, "bytes");
   numbers("on_front", [](int i) { return i >= 5 && i < 10; });
@@ -272,8 +277,36 @@ StudyTable preset_study() {
   return study;
 }
 
+StudyTable scaling_study() {
+  StudyTable study{.kind = "training", .request = "{}", .facts = "{}"};
+  StudyColumn family{.name = "family", .units = "", .meaning = "", .is_text = true},
+      flops{.name = "train_flops", .units = "", .meaning = ""}, nll{.name = "nll", .units = "", .meaning = ""};
+  for (int i = 0; i < 14; ++i) {
+    family.texts.push_back(i < 7 ? "full" : "sp-kv");
+    flops.numbers.push_back(1e18 * std::pow(10, i % 7));
+    nll.numbers.push_back(1.5 + 2 * std::pow(0.7, i % 7) + 0.01 * (i * i % 3));
+  }
+  study.columns = {family, flops, nll};
+  return study;
+}
+
+views::FigureRecipe with_attention(views::FigureRecipe recipe, const RunRecord& run) {
+  auto* token = std::get_if<views::TokenAttentionOptions>(&recipe.options);
+  if (token == nullptr || token->attention) return recipe;
+  auto attention = std::make_shared<TokenAttention>();
+  attention->layer = 0, attention->n_heads = run.model.n_heads, attention->n_queries = run.n_tokens();
+  attention->tokens = {1};
+  for (int i = 0; i < run.model.n_heads * run.n_tokens(); ++i)
+    attention->probability.push_back(i % run.n_tokens() < 1 ? std::nanf("") : 1.0F / static_cast<float>(1 + i % 97));
+  token->attention = std::move(attention);
+  return recipe;
+}
+
 views::BuiltFigure build_any(const views::FigureRecipe& recipe, std::span<const RunRecord* const> runs) {
-  return recipe.reads_study() ? views::build_figure(recipe, preset_study()) : views::build_figure(recipe, runs);
+  if (std::holds_alternative<views::ScalingFitOptions>(recipe.options))
+    return views::build_figure(recipe, scaling_study());
+  return recipe.reads_study() ? views::build_figure(recipe, preset_study())
+                              : views::build_figure(with_attention(recipe, *runs[0]), runs);
 }
 
 }  // namespace kvscope::test

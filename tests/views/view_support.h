@@ -64,7 +64,11 @@ class TemporaryFolder {
 
 /// A study with every column that a preset draws: three strategies and methods over five points each.
 StudyTable preset_study();
-/// A preset's figure: of preset_study(), or of as many of `runs` as there are.
+/// Two families of seven models each, as a fit of scaling wants them.
+StudyTable scaling_study();
+/// The recipe with the attention of a token of `run`, where it is of one and has none.
+views::FigureRecipe with_attention(views::FigureRecipe recipe, const RunRecord& run);
+/// A preset's figure: of preset_study() or scaling_study(), or of as many of `runs` as there are.
 views::BuiltFigure build_any(const views::FigureRecipe& recipe, std::span<const RunRecord* const> runs);
 
 struct Pixels {

@@ -6,9 +6,11 @@
 
 #include "views/figure/column_spread_figure.h"
 #include "views/figure/curves_figure.h"
+#include "views/figure/decode_flops_figure.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/map_panels_figure.h"
 #include "views/figure/metric_by_layer_figure.h"
+#include "views/figure/scaling_fit_figure.h"
 #include "views/figure/study_bars_figure.h"
 #include "views/figure/study_lines_figure.h"
 #include "views/figure/timeline_figure.h"
@@ -17,9 +19,9 @@
 
 namespace kvscope::views {
 
-using FigureOptions =
-    std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions, CurvesOptions,
-                 MapPanelsOptions, StudyLinesOptions, StudyBarsOptions, ColumnSpreadOptions, TokenAttentionOptions>;
+using FigureOptions = std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions,
+                                   CurvesOptions, MapPanelsOptions, StudyLinesOptions, StudyBarsOptions,
+                                   ColumnSpreadOptions, TokenAttentionOptions, DecodeFlopsOptions, ScalingFitOptions>;
 
 std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip" ...
 

@@ -17,6 +17,11 @@ std::string tick_label(double v, const PlotAxis& axis) {
   v /= axis.divisor;
   if (axis.powers_of_2 && v >= 1024) return format_number(v / 1024) + "k";
   if (std::abs(v) >= 1000 && std::abs(v) < 1e6) return format_number(v, 6);
+  if (std::abs(v) >= 1e10) {  // of FLOPs
+    const double power = std::floor(std::log10(std::abs(v)) + 1e-9), of = v / std::pow(10, power);
+    return format_number(of) + "e" + std::to_string(static_cast<int>(power));
+  }
+  if (std::abs(v) >= 1e9) return format_number(v / 1e9) + "G";
   if (std::abs(v) >= 1e6) return format_number(v / 1e6) + "M";
   return format_number(v);
 }

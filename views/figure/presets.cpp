@@ -58,6 +58,8 @@ std::vector<FigurePreset> of_runs() {
        recipe_of(kWide, map_of(Metric::cache_share, Colormap::viridis))},
       {"wgkv-fig13-tasks", "Share of the cache by head in two tasks, A | B | B - A on one scale (WG-KV Fig. 13, both)",
        recipe_of(kWide, two_tasks), 2},
+      {"wgkv-fig3", "Attention that one token gets from every later query, in one head (WG-KV Fig. 3)",
+       recipe_of(kColumn, TokenAttentionOptions{}), 0},
       {"density-spread", "Density of each layer and KV head: mean and standard deviation over many prompts",
        recipe_of(kWide, spread), 2},
       {"recall-map", "Recall of the oracle's choice by layer and KV head",
@@ -109,9 +111,11 @@ StudyLinesOptions by_task(std::string x, bool log_x) {
 }
 
 std::vector<FigurePreset> of_studies() {
-  StudyBarsOptions lengths = bars("prompt_tokens", {"seconds|ms_per_step", "peak_bytes"}, "method");
-  lengths.pick.dense = "";
-  lengths.values = false;
+  const std::string prefill = "attention_s+rest_s|seconds|", decode = "attention_ms+rest_ms|ms_per_step|";
+  StudyBarsOptions lengths = bars("prompt_tokens", {prefill, decode, "peak_bytes"}, "method"), bottleneck = lengths;
+  bottleneck.pick.y = {prefill, decode, "cache_bytes+weight_bytes"};
+  bottleneck.pick.where = {"method=full"};
+  for (StudyBarsOptions* options : {&lengths, &bottleneck}) options->pick.dense = "", options->values = false;
   StudyBarsOptions strategies = bars("strategy", {"coverage", "nll_difference"}, "share");
   strategies.pick.where = {"strategy!=local"};
   StudyLinesOptions turnover = lines("share", {"turnover_again", "turnover_pieces"}, "strategy"), allocation = turnover;
@@ -123,13 +127,17 @@ std::vector<FigurePreset> of_studies() {
   combinations.pick.series = "curve|policy";  // what differs in more than one parameter is no line
   StudyLinesOptions gates = lines("density", {"nll_difference"}, "curve|source"), gates_by_size = gates;
   gates_by_size.pick.x = kCacheSize;
+  gates_by_size.pick.y = {"loss_output|nll_difference"};  // of a training's thresholds, or of evals of its gates
   StudyLinesOptions reads = by_task("axis_read|read", true);
   reads.pick.front = reads.pick.knee = "";  // a study's front is against the size of the cache
+  ScalingFitOptions scaling;
+  scaling.fit = {"train_flops<1e22"};  // as in the paper: its models of 7 billion show how far the law reaches
   return {
       of_study("kvpop-fig4", "Time per token and peak memory against length (KVpop Fig. 4)", kWide,
                by_length({"ms_per_step", "peak_bytes"}, "method")),
-      of_study("kvpop-fig5", "Training loss of a scorer, with and without delay (KVpop Fig. 5)", kColumn,
-               of_training("step", {"loss_boundary"})),
+      of_study("kvpop-fig5", "Token accuracy during training, with and without delay (KVpop Fig. 5)", kColumn,
+               of_training("step", {"token_accuracy|loss_boundary"})),
+      of_study("spkv-fig2", "NLL against training compute, with the law that fits it (SP-KV Fig. 2)", kColumn, scaling),
       of_study("spkv-fig3", "NLL against density under a threshold sweep, Pareto front (SP-KV Fig. 3, left)", kColumn,
                lines("density", {"nll_difference"}, "method")),
       of_study("spkv-fig3-latency", "Time per token against length, one line per policy (SP-KV Fig. 3, right)", kColumn,
@@ -140,8 +148,12 @@ std::vector<FigurePreset> of_studies() {
                kColumn, ColumnSpreadOptions{}),
       of_study("spkv-fig6", "NLL against density: thresholds along a line, one line per gate (SP-KV Fig. 6)", kColumn,
                gates),
+      of_study("spkv-fig7", "FLOPs of a decoded token by size of the model, full and sparse attention (SP-KV Fig. 7)",
+               kWide, DecodeFlopsOptions{}),
       of_study("spkv-fig8", "Loss and mean utility during training, one line per training (SP-KV Fig. 8)", kWide,
                of_training("step", {"loss_output", "gate_mean"})),
+      of_study("wgkv-fig1", "Prefill, time per token and memory of the full cache by length (WG-KV Fig. 1)", kWide,
+               bottleneck),
       of_study("wgkv-fig7", "Accuracy against cache size, one panel per task (WG-KV Fig. 7)", kWide,
                by_task(std::string(kCacheSize), false)),
       of_study("wgkv-fig8", "Prefill or time per token, and peak memory, at each length (WG-KV Fig. 8)", kWide,
@@ -150,10 +162,10 @@ std::vector<FigurePreset> of_studies() {
                reads),
       of_study("wgkv-fig10", "Accuracy against cache size: admission, eviction, both (WG-KV Fig. 10)", kWide,
                combinations),
-      of_study("wgkv-fig11", "NLL against cache size over gates and thresholds (WG-KV Fig. 11)", kColumn,
+      of_study("wgkv-fig11", "Distillation loss against cache size over gates and thresholds (WG-KV Fig. 11)", kColumn,
                gates_by_size),
-      of_study("wgkv-fig16", "Accuracy and cache size of combinations, side by side (WG-KV Fig. 16)", kWide,
-               bars("policy", {"accuracy", std::string(kCacheSize)}, "item")),
+      of_study("wgkv-fig16", "Accuracy, cache size and evictions triggered, by combination (WG-KV Fig. 16)", kWide,
+               bars("policy", {"accuracy", std::string(kCacheSize), "triggers|"}, "item")),
       of_study("hybrid-nll", "NLL of a hybrid against its share of global heads, one line per strategy", kColumn,
                allocation),
       of_study("hybrid-turnover", "Heads that change when ranked again under the hybrid, or on another piece", kWide,

@@ -14,9 +14,9 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip",    "timeline",    "metric_by_layer",
-                                         "curves",         "map_panels",     "study_lines", "study_bars",
-                                         "column_spread",  "token_attention"};
+constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip",     "timeline",     "metric_by_layer",
+                                         "curves",         "map_panels",      "study_lines",  "study_bars",
+                                         "column_spread",  "token_attention", "decode_flops", "scaling_fit"};
 
 /// Functions as overloads of one: a kind of options without a figure does not compile.
 template <typename... Functions>
@@ -196,6 +196,10 @@ void check_ranges(const FigureRecipe& r, const std::string& file) {
   };
   check_study_options(std::get_if<StudyLinesOptions>(&r.options));
   check_study_options(std::get_if<StudyBarsOptions>(&r.options));
+  if (const auto* flops = std::get_if<DecodeFlopsOptions>(&r.options)) {
+    if (!(flops->context >= 1)) refuse(file, "context", std::to_string(flops->context), "at least 1 token");
+    if (!(flops->share > 0 && flops->share <= 1)) refuse(file, "share", std::to_string(flops->share), "0 to 1, 0 not");
+  }
   if (const auto* lines = std::get_if<StudyLinesOptions>(&r.options);
       lines && (lines->smooth < 1 || lines->smooth > kMaxSmooth))
     refuse(file, "smooth", std::to_string(lines->smooth), "1 to " + std::to_string(kMaxSmooth) + " points");
@@ -274,10 +278,12 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
   if (recipe.reads_study())
     throw Error(
         {ExitCode::bad_input, "", name, "runs", "a study", "give kvscope figure a study from kvscope sweep or hybrid"});
+  if (const auto* flops = std::get_if<DecodeFlopsOptions>(&recipe.options))
+    return decode_flops_figure(*flops, recipe.style());
   if (runs.empty()) throw Error({ExitCode::bad_input, "", name, "no run", "at least one", ""});
   const FigureStyle style = recipe.style();
   const RunRecord& run = *runs[0];
-  const auto none = [](const auto&) -> BuiltFigure { return {}; };  // of a study, which was refused
+  const auto none = [](const auto&) -> BuiltFigure { return {}; };  // not of runs: see above
   return std::visit(OneOf{
                         [&](const LayerHeadMapOptions& map) { return layer_head_map_figure(runs, map, style); },
                         [&](const TokenStripOptions& strip) {
@@ -291,6 +297,8 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
                         [&](const StudyBarsOptions& bars) { return none(bars); },
                         [&](const ColumnSpreadOptions& spread) { return none(spread); },
                         [&](const TokenAttentionOptions& token) { return token_attention_figure(runs, token, style); },
+                        [&](const DecodeFlopsOptions& flops) { return none(flops); },
+                        [&](const ScalingFitOptions& fit) { return none(fit); },
                     },
                     recipe.options);
 }
@@ -302,12 +310,16 @@ BuiltFigure build_figure(const FigureRecipe& recipe, const StudyTable& study) {
     return study_bars_figure(study, *bars, recipe.style());
   if (const auto* spread = std::get_if<ColumnSpreadOptions>(&recipe.options))
     return column_spread_figure(study, *spread, recipe.style());
+  if (const auto* fit = std::get_if<ScalingFitOptions>(&recipe.options))
+    return scaling_fit_figure(study, *fit, recipe.style());
   throw Error({ExitCode::bad_input, "", std::string(figure_name(recipe.options)), "a study", "runs", ""});
 }
 
 bool FigureRecipe::reads_study() const {
   return std::holds_alternative<StudyLinesOptions>(options) || std::holds_alternative<StudyBarsOptions>(options) ||
-         std::holds_alternative<ColumnSpreadOptions>(options);
+         std::holds_alternative<ColumnSpreadOptions>(options) || std::holds_alternative<ScalingFitOptions>(options);
 }
+
+bool FigureRecipe::reads_nothing() const { return std::holds_alternative<DecodeFlopsOptions>(options); }
 
 }  // namespace kvscope::views

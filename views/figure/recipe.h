@@ -31,6 +31,8 @@ struct FigureRecipe {
   FigureStyle style() const;
   /// Whether it is drawn from a study's points, not from runs.
   bool reads_study() const;
+  /// Whether it is drawn from its keys alone.
+  bool reads_nothing() const;
 };
 
 /// A figure of a paper: a name and the recipe without traces or studies.
@@ -38,7 +40,7 @@ struct FigurePreset {
   std::string_view name;   // "kvpop-fig6"
   std::string_view title;  // "Token strip: KV heads retaining each token (KVpop Fig. 6)"
   FigureRecipe recipe;
-  int least_runs = 1;  // that it needs; 0 of a study
+  int least_runs = 1;  // that it needs; 0: a study, nothing, or more than runs
 };
 std::span<const FigurePreset> figure_presets();
 /// Throws Error (usage) that lists the presets.
@@ -50,7 +52,7 @@ FigureRecipe parse_recipe(const nlohmann::json& json, const std::string& file);
 /// Every key written out; parse_recipe(to_json(r)) gives the same recipe.
 nlohmann::ordered_json to_json(const FigureRecipe& recipe);
 
-/// `runs` as the recipe's traces gave them. Throws Error (bad input) if the figure cannot be made from them.
+/// `runs` as the recipe's traces gave them; of what reads_nothing() none. Throws Error (bad input) if the figure cannot be made from them.
 BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* const> runs);
 /// The same of what reads_study(); of several studies, one under another (join_tables()).
 BuiltFigure build_figure(const FigureRecipe& recipe, const StudyTable& study);

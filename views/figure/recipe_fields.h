@@ -181,5 +181,22 @@ void visit_fields(ColumnSpreadOptions& o, V& v) {
   v("x_label", o.x_label);
   v("y_label", o.y_label);
 }
+template <typename V>
+void visit_fields(DecodeFlopsOptions& o, V& v) {
+  v("context", o.context);
+  v("share", o.share);
+  v("log_x", o.log_x);
+  v("log_y", o.log_y);
+}
+template <typename V>
+void visit_fields(ScalingFitOptions& o, V& v) {
+  v("x", o.x);
+  v("y", o.y);
+  v("series", o.series);
+  v("where", o.where);
+  v("fit", o.fit);
+  v("x_label", o.x_label);
+  v("y_label", o.y_label);
+}
 
 }  // namespace kvscope::views

@@ -5,6 +5,7 @@
 
 #include "views/figure/fonts.h"
 #include "views/figure/plot.h"
+#include "views/figure/stacked_bars.h"
 #include "views/figure/study_lines_figure.h"
 
 namespace kvscope::views {
@@ -35,9 +36,10 @@ std::vector<std::string> categories_of(const std::vector<StudyPanel>& panels) {
   return names;
 }
 
-Axes axes_of(const StudyTable& study, const std::vector<StudyPanel>& panels, const StudyBarsOptions& o) {
+Axes axes_of(const StudyTable& study, const std::vector<StudyPanel>& panels, const StudyBarsOptions& o,
+             std::size_t n_drawn) {
   Axes axes{.categories = categories_of(panels), .y = {}, .y_labels = {}};
-  for (std::size_t i = 0; i < o.pick.y.size(); ++i) {
+  for (std::size_t i = 0; i < n_drawn; ++i) {
     std::vector<double> values;
     double largest = 0;
     for (const StudyPanel& panel : panels) {
@@ -89,9 +91,9 @@ void draw_names(FigureBuilder& b, const Box& box, const Axes& axes) {
   }
 }
 
-/// Returns the box of each bar.
-std::vector<Box> draw_bars(FigureBuilder& b, const PlotBox& plot, const StudyPanel& panel, const Axes& axes,
-                           const StudyBarsOptions& o) {
+/// Returns the box of each bar. `parts`: the panel of a stacked bar's first part, or null.
+std::vector<Box> draw_bars(FigureBuilder& b, const PlotBox& plot, const StudyPanel& panel, const StudyPanel* parts,
+                           const Axes& axes, const StudyBarsOptions& o) {
   std::vector<Box> bars;
   const FigureStyle& s = b.style();
   const double pitch = plot.box.w / static_cast<double>(axes.categories.size());
@@ -104,6 +106,10 @@ std::vector<Box> draw_bars(FigureBuilder& b, const PlotBox& plot, const StudyPan
       const double y = plot.at(plot.x.lo, p.y).y;
       bars.push_back({left, std::min(y, zero), width * 0.9, std::abs(y - zero)});
       draw_bar(b, bars.back(), i);
+      if (const double part = parts ? first_part(*parts, panel.series[i].name, p) : p.y; part < p.y) {
+        const double upper = plot.at(plot.x.lo, part).y;
+        draw_pale_part(b, {left, y, width * 0.9, upper - y});
+      }
       const double low = plot.at(plot.x.lo, p.low).y, high = plot.at(plot.x.lo, p.high).y;
       if (o.interval) draw_whisker(b, middle, low, high, s.ink, std::min(1.8, width * 0.3));
       const std::string text = format_number(p.y / plot.y.divisor, 2);
@@ -152,6 +158,43 @@ FigureData tidy(const std::vector<StudyPanel>& panels, const StudyPick& pick) {
            {"n", n}}};
 }
 
+/// The panels to draw; `parts`: for each the one of its first part, or null. A stack's first part is one of the quantities that
+/// begin at n_drawn.
+struct Stacks {
+  std::vector<StudyPanel> drawn;
+  std::vector<const StudyPanel*> parts;
+};
+
+Stacks stacks_of(const std::vector<StudyPanel>& panels, const StudyPick& pick, std::size_t n_drawn) {
+  Stacks stacks;
+  for (const StudyPanel& panel : panels) {
+    if (panel.y >= n_drawn) continue;
+    const std::vector<std::string> names = sum_parts(pick.y[panel.y]);
+    const auto is_part = [&](const StudyPanel& other) {
+      return names.size() > 1 && other.y >= n_drawn && other.title == panel.title && pick.y[other.y] == names[0];
+    };
+    const auto part = std::ranges::find_if(panels, is_part);
+    stacks.drawn.push_back(panel);
+    stacks.parts.push_back(part == panels.end() ? nullptr : &*part);
+  }
+  return stacks;
+}
+
+std::vector<PlotLegendEntry> legend_of_parts(const StudyPick& pick, std::size_t n_drawn) {
+  std::string full, pale;
+  for (std::size_t i = 0; i < n_drawn; ++i) {
+    const std::vector<std::string> parts = sum_parts(pick.y[i]);
+    const auto add = [](std::string& text, const std::string& label) {
+      if (text.find(label) == std::string::npos) text += (text.empty() ? "" : ", ") + label;
+    };
+    if (parts.size() < 2) continue;
+    add(full, part_label(parts[0]));
+    for (std::size_t part = 1; part < parts.size(); ++part) add(pale, part_label(parts[part]));
+  }
+  if (full.empty()) return {};
+  return {{.kind = Kind::band, .label = "full colour: " + full + "; pale: " + pale}};
+}
+
 std::string describe(const StudyTable& study, const std::vector<StudyPanel>& panels, const Axes& axes,
                      const StudyBarsOptions& o) {
   std::string text;
@@ -166,6 +209,7 @@ std::string describe(const StudyTable& study, const std::vector<StudyPanel>& pan
   }
   if (interval) text += " Whiskers: " + interval_name(study, o.pick.y[0]) + ", or the range where a bar is a mean.";
   if (dense) text += " Dashed: the dense cache.";
+  for (const PlotLegendEntry& entry : legend_of_parts(o.pick, axes.y.size())) text += " Bars: " + entry.label + ".";
   return text + describe_study(study, o.pick);
 }
 
@@ -175,11 +219,17 @@ BuiltFigure study_bars_figure(const StudyTable& study, const StudyBarsOptions& o
   return draw_study_bars(study, options, style).built;
 }
 
-DrawnStudy draw_study_bars(const StudyTable& study, const StudyBarsOptions& options, const FigureStyle& s) {
+DrawnStudy draw_study_bars(const StudyTable& given, const StudyBarsOptions& options, const FigureStyle& s) {
   StudyBarsOptions o = options;
-  o.pick = resolved(study, o.pick);
-  const std::vector<StudyPanel> panels = study_panels(study, o.pick, true);
-  Axes axes = axes_of(study, panels, o);
+  o.pick = resolved(given, o.pick);
+  const StudyTable study = with_sums(given, o.pick.y);
+  const std::size_t n_drawn = o.pick.y.size();
+  for (std::size_t i = 0; i < n_drawn; ++i) {
+    if (const auto parts = sum_parts(o.pick.y[i]); parts.size() > 1) o.pick.y.push_back(parts[0]);
+  }
+  const std::vector<StudyPanel> all = study_panels(study, o.pick, true);
+  const auto [panels, parts] = stacks_of(all, o.pick, n_drawn);
+  Axes axes = axes_of(study, panels, o, n_drawn);
   std::vector<PlotLegendEntry> entries;
   bool dense = false;
   for (const StudyPanel& panel : panels) dense |= !std::isnan(panel.dense);
@@ -188,10 +238,11 @@ DrawnStudy draw_study_bars(const StudyTable& study, const StudyBarsOptions& opti
     if (!o.pick.series.empty()) entries.push_back({.kind = Kind::bar, .label = name.empty() ? "(none)" : name, .i = i});
   }
   if (dense) entries.push_back({.kind = Kind::line, .label = "dense", .dash = 3});
+  for (PlotLegendEntry& entry : legend_of_parts(o.pick, n_drawn)) entries.push_back(std::move(entry));
   const double margin = s.label_size + 4, width = s.width - margin;
   FigureBuilder measure(s.width, 0, s);
   const double top = draw_plot_legend(measure, {margin, 0}, width, entries, true) + 3;
-  const bool own_labels = o.pick.y.size() > 1, titles = !o.pick.panel.empty();
+  const bool own_labels = n_drawn > 1, titles = !o.pick.panel.empty();
   const auto grid_of = [&](double bottom) {
     return panel_grid(s, static_cast<int>(panels.size()), o.columns, top, own_labels, titles, bottom, axes.y);
   };
@@ -212,12 +263,12 @@ DrawnStudy draw_study_bars(const StudyTable& study, const StudyBarsOptions& opti
     if (titles)
       b.text(panel.title, {plot.box.x, plot.box.y - 4}, s.label_size, s.ink, Anchor::start, Baseline::alphabetic, 0,
              FontRole::bold);
-    add_points(points, i, panel, o.pick.y[panel.y], draw_bars(b, plot, panel, axes, o));
+    add_points(points, i, panel, o.pick.y[panel.y], draw_bars(b, plot, panel, parts[i], axes, o));
     b.frame(plot.box);
     b.figure().panels.push_back({"panel." + std::to_string(i), plot.box, static_cast<int>(axes.categories.size()), 1});
   }
   b.figure().title = axes.y_labels[0] + " by " + x_label;
-  return {{std::move(b.figure()), tidy(panels, o.pick), describe(study, panels, axes, o)}, std::move(points)};
+  return {{std::move(b.figure()), tidy(all, o.pick), describe(study, panels, axes, o)}, std::move(points)};
 }
 
 }  // namespace kvscope::views

@@ -10,6 +10,7 @@
 #include "engine/core/study/table/study_cost.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
+#include "views/figure/stacked_bars.h"
 
 namespace kvscope::views {
 namespace {
@@ -242,15 +243,18 @@ StudyPick resolved(const StudyTable& table, StudyPick pick) {
     for (std::size_t at = 0; names.find('|') != std::string::npos && at < names.size();) {
       const std::size_t end = std::min(names.find('|', at), names.size());
       const std::string name = names.substr(at, end - at);
-      if (table.column(name) == nullptr && end < names.size()) {
+      const auto is_there = [&](const std::string& part) { return table.column(part) != nullptr; };
+      if (!std::ranges::all_of(sum_parts(name), is_there) && end < names.size()) {
         at = end + 1;
       } else {
         names = name;
       }
     }
+    if (names.ends_with('|')) names.clear();  // none of them is there
   };
   for (std::string* names : {&pick.x, &pick.series, &pick.panel, &pick.combine}) choose(*names);
   for (std::string& names : pick.y) choose(names);
+  std::erase(pick.y, "");
   return pick;
 }
 
@@ -341,6 +345,11 @@ std::string column_label(const StudyTable& table, const std::string& name) {
       {"share", "Share of global heads"},
       {"prompt_tokens", "Context length (tokens)"},
       {"seconds", "Prefill"},
+      {"attention_s+rest_s", "Prefill"},
+      {"attention_ms+rest_ms", "Time per token"},
+      {"cache_bytes+weight_bytes", "Memory"},
+      {"triggers", "Evictions triggered"},
+      {"token_accuracy", "Token accuracy"},
       {"gate_mean", "Mean utility of the gates"},
       {"gate_open", "Share of gates open"},
       {"loss_output", "Loss of the output"},
@@ -351,6 +360,10 @@ std::string column_label(const StudyTable& table, const std::string& name) {
       {"axis_read", "Tokens that a query reads"},
       {"step", "Step"},
       {"tokens", "Tokens of training"},
+      {"train_flops", "Training compute (FLOPs)"},
+      {"parameters", "Parameters outside the embeddings"},
+      {"attention_flops", "FLOPs of attention"},
+      {"total_flops", "FLOPs in all"},
   };
   std::string label;
   if (const auto it = kTitles.find(name); it != kTitles.end()) {

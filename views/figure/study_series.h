@@ -10,7 +10,8 @@
 
 namespace kvscope::views {
 
-/// A column's name may be several, "curve|source", of which the first that is there is meant.
+/// A column's name may be several, "curve|source", of which the first that is there is meant. One of `y` that ends in "|" is left out
+/// where none is there, and one of bars may be a sum, "attention_ms+rest_ms" (stacked_bars.h).
 struct StudyPick {
   std::string x;                   // numbers; of bars texts too
   std::vector<std::string> y;      // a panel each

@@ -27,6 +27,9 @@ constexpr std::array kKnown = {
     Known{"tokens_per_s", "tokens/s", "since the row before"},
     Known{"seconds", "s", "of training, including those before a --resume"},
     Known{"loss_boundary", "", "KVpop eq. 7, mean since the row before"},
+    Known{"token_accuracy", "", "share of held-out positions at which the student under eviction says the right token"},
+    Known{"threshold", "", "from which a gate is open"},
+    Known{"cache_size", "", "tokens held / tokens read with hard gates, window too, mean over heads and queries"},
     Known{"gate_mean", "", "mean of the gates in the step"},
     Known{"gate_open", "", "share of tokens whose gate keeps them, over all heads, in the step"},
 };

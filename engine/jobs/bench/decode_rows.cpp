@@ -48,6 +48,7 @@ class Sequences {
     for (const GenerationBatch::Step& step : batch_.step())
       if (step.error) std::rethrow_exception(step.error);
   }
+  double attention_seconds(int repeats) { return batch_.attention_seconds(repeats); }
   double kept_bytes(const LoadedModel& model) const {
     double bytes = 0;
     for (const Generation& run : runs_) bytes += engine::kept_bytes(model, run.cache());
@@ -66,13 +67,15 @@ std::string decode_row_text(const json& row) {
   if (const int batch = row["batch"].get<int>(); batch > 1) name += ", batch " + std::to_string(batch);
   if (row.contains("of_full"))
     std::snprintf(of_full, sizeof of_full, "  %+.1f %% of full", 100 * (row["of_full"].get<double>() - 1));
-  std::snprintf(text, sizeof text,
-                "%-50s %8.3f ms per step (%.3f ... %.3f) = %7.1f tokens/s, %.2f x floor%s  recording %+.1f %%  "
-                "cache %.2f MiB  peak %.2f GiB  error %.1e",
-                name.c_str(), ms["median"].get<double>(), ms["min"].get<double>(), ms["max"].get<double>(),
-                row["decode_tokens_per_s"]["median"].get<double>(), row["ratio_to_floor"].get<double>(), of_full,
-                100 * (row["recording_ratio"].get<double>() - 1), row["cache_bytes"].get<double>() / (1 << 20),
-                row["peak_bytes"].get<double>() / (1 << 30), row["check_error"].get<double>());
+  std::snprintf(
+      text, sizeof text,
+      "%-50s %8.3f ms per step (%.3f ... %.3f; attention %.3f) = %7.1f tokens/s, %.2f x floor%s  recording %+.1f %%  "
+      "cache %.2f MiB  peak %.2f GiB  error %.1e",
+      name.c_str(), ms["median"].get<double>(), ms["min"].get<double>(), ms["max"].get<double>(),
+      row["attention_ms"]["median"].get<double>(), row["decode_tokens_per_s"]["median"].get<double>(),
+      row["ratio_to_floor"].get<double>(), of_full, 100 * (row["recording_ratio"].get<double>() - 1),
+      row["cache_bytes"].get<double>() / (1 << 20), row["peak_bytes"].get<double>() / (1 << 30),
+      row["check_error"].get<double>());
   return text;
 }
 
@@ -98,13 +101,15 @@ json decode_row(const LoadedModel& model, const DecodeArgs& args, double read_ra
   // GB/s in one second and 65 in the next, so it is read before and after each repetition. A GPU's is its own: measured
   // once, and not beside a run, whose memory it would count.
   const auto rate_now = [&] { return model.weights().device.is_cpu() ? measure_read_rate(model) : read_rate; };
-  std::vector<double> plain, recorded, rates;
+  std::vector<double> plain, recorded, rates, attention, rest;
   for (int repeat = 0; repeat < args.repeats; ++repeat) {
     const double rate_before = rate_now(), plain_s = seconds_of(args.max_tokens, false);
     rates.push_back((rate_before + rate_now()) / 2);
+    if (plain_s > 0) attention.push_back(runs.attention_seconds(args.max_tokens) * 1e3);
     const double recorded_s = seconds_of(args.max_tokens, true);
     if (plain_s < 0 || recorded_s < 0) return nullptr;
     plain.push_back(plain_s * 1e3);
+    rest.push_back(plain.back() - attention.back());
     recorded.push_back(recorded_s * 1e3);
   }
   const Spread ms = spread_of(plain), recorded_ms = spread_of(recorded);
@@ -117,6 +122,8 @@ json decode_row(const LoadedModel& model, const DecodeArgs& args, double read_ra
           {"batch", one.batch},
           {"check_error", error},
           {"ms_per_step", to_json(ms)},
+          {"attention_ms", to_json(spread_of(attention))},
+          {"rest_ms", to_json(spread_of(rest))},
           {"ms_per_step_recording", to_json(recorded_ms)},
           {"recording_ratio", recorded_ms.median / ms.median},
           {"decode_tokens_per_s",
@@ -127,6 +134,7 @@ json decode_row(const LoadedModel& model, const DecodeArgs& args, double read_ra
           {"floor_ms", bytes / spread_of(rates).median * 1e3},
           {"ratio_to_floor", spread_of(ratios).median},
           {"cache_bytes", run.cache_bytes()},
+          {"weight_bytes", weight_bytes(model)},
           {"peak_bytes", peak_bytes(model)}};
 }
 

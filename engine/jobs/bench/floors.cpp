@@ -12,6 +12,10 @@ double bytes_per_element(const LoadedModel& model) { return model.info().dtype =
 
 }  // namespace
 
+double weight_bytes(const LoadedModel& model) {
+  return static_cast<double>(model.info().n_parameters) * bytes_per_element(model);
+}
+
 double bytes_per_step(const LoadedModel& model, double cache_bytes, const TokenScorer* scorer, int batch) {
   const ModelConfig& config = model.config();
   double elements = static_cast<double>(model.info().n_parameters);

@@ -6,6 +6,9 @@
 
 namespace kvscope::engine {
 
+/// Bytes of all parameters.
+double weight_bytes(const LoadedModel& model);
+
 /// Bytes that one step must read: every weight but the embedding's other rows, and `cache_bytes` for each of `batch`
 /// sequences; with a scorer also its weights once, and twice each sequence's memory of it.
 double bytes_per_step(const LoadedModel& model, double cache_bytes, const TokenScorer* scorer, int batch);

@@ -1,11 +1,16 @@
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/support/seconds_since.h"
+#include "engine/decode/attention_clock.h"
 #include "engine/jobs/bench/bench.h"
 #include "engine/jobs/bench/bench_check.h"
 #include "engine/jobs/bench/device_rates.h"
 #include "engine/jobs/bench/floors.h"
+#include "engine/model/weights.h"
 
 namespace kvscope::engine {
 namespace {
@@ -54,10 +59,17 @@ std::string prefill_row_text(const json& row) {
   return text;
 }
 
+/// Without the warm-up; null where the prompt passed as steps, whose attention was not measured apart.
+json spread_json(const std::vector<double>& with_warm_up) {
+  const std::vector<double> values(with_warm_up.begin() + 1, with_warm_up.end());
+  if (std::ranges::any_of(values, [](double v) { return std::isnan(v); }))
+    return {{"median", nullptr}, {"min", nullptr}, {"max", nullptr}};
+  return to_json(spread_of(values));
+}
+
 json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limits& limits, const std::string& text) {
   const ModelConfig& config = model.config();
   const PolicySpec policy = PolicySpec::parse(text);
-  const PrefillOptions options{.chunk = args.chunk, .logprobs = false};
   const int n_checked = tokens_to_check(model, policy, args.prompt_tokens), third = (n_checked + 2) / 3;
   const double error =
       check_prefill(model, bench_request(model, text, n_checked, 0),
@@ -65,11 +77,17 @@ json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limit
 
   forget_peak(model);
   std::int64_t cache_bytes = 0;
+  std::vector<double> attention_s, rest_s;  // of the warm-up too
   const Spread seconds = time_repeats(1, args.repeats, [&] {
+    const auto start = std::chrono::steady_clock::now();
+    AttentionClock clock(model.weights().device);
     Generation run(model, bench_request(model, text, args.prompt_tokens, 0));
     run.set_recording(false);
-    run.prefill({}, options);  // reads the logits: the device is done
+    run.prefill({},
+                {.chunk = args.chunk, .logprobs = false, .attention = &clock});  // reads the logits: the device is done
     cache_bytes = run.cache_bytes();
+    attention_s.push_back(clock.seconds());
+    rest_s.push_back(seconds_since(start) - attention_s.back());
   });
   const double products = layer_flops_per_token(config) * args.prompt_tokens,
                attention = attention_flops(config, visible_pairs(policy, args.prompt_tokens));
@@ -81,6 +99,8 @@ json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limit
           {"check_error", error},
           {"check_tokens", n_checked},
           {"seconds", to_json(seconds)},
+          {"attention_s", spread_json(attention_s)},
+          {"rest_s", spread_json(rest_s)},
           {"tokens_per_s", to_json(Spread{args.prompt_tokens / seconds.median, args.prompt_tokens / seconds.max,
                                           args.prompt_tokens / seconds.min})},
           {"product_flops", products},
@@ -92,6 +112,7 @@ json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limit
           {"library_attention", limits.backend},
           {"ratio_to_library", seconds.median / library},
           {"cache_bytes", cache_bytes},
+          {"weight_bytes", weight_bytes(model)},
           {"peak_bytes", peak_bytes(model)}};
 }
 

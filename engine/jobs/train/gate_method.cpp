@@ -51,6 +51,8 @@ void check_gate(const GateOptions& options, const std::string& file) {
   if (!method.kind && !options.trains_base()) {
     refuse("adapter", "none", "one, or all_weights: " + name + " has no gate to train");
   }
+  if (!options.thresholds.empty() && (!method.kind || default_gate_config(*method.kind).negated))
+    refuse("thresholds", "method " + name, "none: only a gate that keeps what reaches a threshold has some");
   if (options.kernel > 1) {
     const std::string found = std::to_string(options.kernel);
     if (method.kind != GateKind::sp_kv)

@@ -11,6 +11,7 @@
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/gate_method.h"
 #include "engine/jobs/train/gate_module.h"
+#include "engine/jobs/train/gate_thresholds.h"
 #include "engine/jobs/train/gated_attention.h"
 #include "engine/jobs/train/phase.h"
 
@@ -164,9 +165,14 @@ at::Tensor no_output(const DecoderModule::Heads& heads) {
   return at::zeros({heads.k.size(0), heads.k.size(2), heads.k.size(1)}, heads.k.options().dtype(at::kFloat));
 }
 
-/// Adds the gradients of one batch.
-StepLosses accumulate(const DecoderModule& base, const TrainedGates& trained, const GatePlan& plan, const Batch& batch,
-                      const GateStep& step) {
+/// Of one batch through the gates, with gradients.
+struct GatedPass {
+  at::Tensor loss, kept_output;
+  at::Tensor gates;  // [L, B, n_kv_heads, T]
+};
+
+GatedPass pass(const DecoderModule& base, const TrainedGates& trained, const GatePlan& plan, const Batch& batch,
+               const GateStep& step) {
   const GateMethod& method = plan.method;
   const at::Tensor rows = ids_tensor(batch, base.embedding().device()), ids = rows.narrow(1, 0, rows.size(1) - 1);
   at::Tensor x, teacher;
@@ -200,8 +206,15 @@ StepLosses accumulate(const DecoderModule& base, const TrainedGates& trained, co
                                                 .teacher = teacher,
                                                 .gates = all_gates},
                                                step);
+  return {loss, kept_output, all_gates};
+}
+
+/// Adds the gradients of one batch.
+StepLosses accumulate(const DecoderModule& base, const TrainedGates& trained, const GatePlan& plan, const Batch& batch,
+                      const GateStep& step) {
+  const auto [loss, kept_output, gates] = pass(base, trained, plan, batch, step);
   loss.backward();
-  const at::Tensor seen = all_gates.detach();
+  const at::Tensor seen = gates.detach();
   const at::Tensor by_head = (seen >= plan.open_from()).to(at::kFloat).mean({1, 3});
   return {loss.detach(), kept_output.detach(), seen.mean(), by_head.mean(), by_head};
 }
@@ -255,6 +268,25 @@ nlohmann::json run_stage(const Training& training, const DecoderModule& base, co
                     .describe = describe});
 }
 
+/// A curve of what the stage's gates cost on held-out text when they are hard, by threshold: NAME-thresholds.
+void tell_thresholds(const Training& training, const DecoderModule& base, const GatePlan& plan,
+                     const TrainedGates& trained, const GateStage& stage) {
+  if (plan.options.thresholds.empty() || !training.context.curve) return;
+  const c10::NoGradGuard no_grad;
+  const auto heldout = training.heldout();
+  const auto measure = [&](double threshold, int i) {
+    GatePlan at = plan;
+    at.config.threshold = threshold;
+    const Batch batch = make_batch(*heldout, static_cast<std::uint64_t>(i), 1);
+    const GatedPass hard = pass(base, trained, at, batch, {.weight = stage.weight, .progress = 1, .hard = 1});
+    return ThresholdPoint{hard.kept_output.item<double>(), cache_size(hard.gates, plan.config.window)};
+  };
+  training.context.curve({{"name", plan.name_of(stage) + "-thresholds"},
+                          {"columns", {"threshold", "loss_output", "cache_size"}},
+                          {"first", 0},
+                          {"rows", threshold_curve(plan.options.thresholds, plan.options.heldout_sequences, measure)}});
+}
+
 /// Into a folder of the stage's name, which it returns.
 std::filesystem::path save(const Training& training, const GatePlan& plan, const TrainedGates& trained,
                            const GateStage& stage) {
@@ -294,6 +326,7 @@ nlohmann::json run_gate_phase(const Training& training) {
   for (const GateStage& stage : plan.options.stages) {
     nlohmann::json of_stage = run_stage(training, base, plan, trained, stage);
     if (of_stage["status"] == "cancelled") return of_stage;
+    if (training.leads()) tell_thresholds(training, base, plan, trained, stage);
     if (training.leads()) of_stage["folder"] = save(training, plan, trained, stage).string();
     facts["stages"].push_back(std::move(of_stage));
   }

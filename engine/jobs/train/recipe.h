@@ -103,6 +103,7 @@ struct ScorerOptions : PhaseOptions {
   bool sparse_lse = false;                       // its targets by the student's normaliser (eq. 9)
   double output_weight = 0;       // of a frozen base's loss through its output (scorer_student.h); 0: none
   std::int64_t output_after = 0;  // steps of the boundary loss alone before that begins
+  int accuracy_sequences = 0;     // held-out ones of the curve's token accuracy (token_accuracy.h); 0: none
   bool pooled = false;            // what the student sees is of one budget for all heads (pooled_cutoff.h)
   bool trains_base() const { return adapter || all_weights; }
 };
@@ -123,6 +124,7 @@ struct GateOptions : PhaseOptions {
   std::optional<int> window;        // within which no gate counts
   std::optional<int> n_sink;        // first tokens whose gate is open
   std::optional<double> threshold;  // that the gate's file says
+  std::vector<double> thresholds;   // at which the held-out loss is measured after each stage (gate_thresholds.h)
   std::vector<GateStage> stages;    // each goes on from the one before, with a new optimiser
 
   std::optional<LoraOptions> adapter;            // the base is trained too

@@ -108,6 +108,7 @@ void visit_fields(ScorerOptions& s, Visit&& visit) {
   visit("lse", s.sparse_lse, OneOf{{"dense", "sparse"}});
   visit("output_weight", s.output_weight, FieldRange{0, 1e6});
   visit("output_after", s.output_after, FieldRange{0, 100'000'000});
+  visit("accuracy_sequences", s.accuracy_sequences, FieldRange{0, 65536});
   visit("capacity", s.pooled, OneOf{{"per-head", "pooled"}});
 }
 

@@ -20,6 +20,19 @@ GateStage parse_stage(const nlohmann::json& json, const std::string& file) {
   return stage;
 }
 
+std::vector<double> parse_thresholds(const RecipeSection& section, const std::string& file) {
+  std::vector<double> thresholds;
+  if (!section->has("thresholds")) return thresholds;
+  const nlohmann::json& list = section->raw().at("thresholds");
+  if (!list.is_array()) recipe_error(file, "gate.thresholds", list.dump(), "a list of numbers between 0 and 1");
+  for (const nlohmann::json& one : list) {
+    if (!one.is_number() || !(one.get<double>() > 0 && one.get<double>() < 1))
+      recipe_error(file, "gate.thresholds", one.dump(), "numbers between 0 and 1");
+    thresholds.push_back(one.get<double>());
+  }
+  return thresholds;
+}
+
 }  // namespace
 
 GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int length) {
@@ -27,7 +40,7 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
   gate.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 1, .warm_up = 30};
   gate.batch = 4;
   const RecipeSection section(json, "gate", file, gate,
-                              {"method", "window", "sinks", "stages", "adapter", "all_weights"});
+                              {"method", "window", "sinks", "stages", "adapter", "all_weights", "thresholds"});
   gate.method = section->text("method");
   if (gate.kernel % 2 == 0) {
     recipe_error(file, "gate.kernel", std::to_string(gate.kernel),
@@ -41,6 +54,7 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
     recipe_error(file, "gate.hard_share", "no adapter",
                  "an adapter or all_weights: while the gate is hard it does not learn, so something else must");
   }
+  gate.thresholds = parse_thresholds(section, file);
   const auto& raw = section->raw();
   if (!raw.contains("stages") || !raw.at("stages").is_array() || raw.at("stages").empty()) {
     recipe_error(file, "gate.stages", "nothing", "a list of {\"weight\", \"steps\"}");

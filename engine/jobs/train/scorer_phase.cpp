@@ -11,6 +11,7 @@
 #include "engine/jobs/train/future_target.h"
 #include "engine/jobs/train/phase.h"
 #include "engine/jobs/train/scorer_student.h"
+#include "engine/jobs/train/token_accuracy.h"
 
 namespace kvscope::engine {
 namespace {
@@ -212,7 +213,7 @@ class LossSums {
   std::string describe(const std::vector<double>& values) const {
     const std::vector<std::string> names = columns();
     std::string all;
-    for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
       char text[64];
       std::snprintf(text, sizeof text, "%s%s %.4f", i == 0 ? "" : "  ",
                     i == 0 ? "boundary loss" : names[i].substr(std::string("loss_").size()).c_str(), values[i]);
@@ -261,10 +262,13 @@ nlohmann::json run_scorer_phase(const Training& training) {
     optimizer.add(trained.student.parameters(), options.all_weights->learning_rate / options.optimizer.learning_rate);
   }
   LossSums sums(options, training.device);
+  const auto heldout = training.heldout();
+  std::vector<std::string> columns = sums.columns();
+  if (options.accuracy_sequences > 0) columns.emplace_back("token_accuracy");
   nlohmann::json facts =
       run_steps(training, options, *sequences, optimizer,
                 {.name = "scorer",
-                 .loss_columns = sums.columns(),
+                 .loss_columns = columns,
                  .add_gradients =
                      [&](const Batch& batch, std::int64_t step) {
                        Random random(recipe.seed ^ kScorerSalt, static_cast<std::uint64_t>(step) + 1);
@@ -272,7 +276,13 @@ nlohmann::json run_scorer_phase(const Training& training) {
                        sums.add(trained.learn(ids, options, step, random));
                      },
                  // one budget a step: a single step's loss says little
-                 .report = [&](std::int64_t n_steps) { return sums.take(n_steps); },
+                 .report =
+                     [&](std::int64_t n_steps) {
+                       std::vector<double> values = sums.take(n_steps);
+                       if (options.accuracy_sequences > 0)
+                         values.push_back(token_accuracy(trained.student, trained.scorer, *heldout, options));
+                       return values;
+                     },
                  .describe = [&](const std::vector<double>& values) { return sums.describe(values); }});
   if (facts["status"] == "cancelled" || !training.leads()) return facts;
   facts.erase("last");
@@ -280,7 +290,7 @@ nlohmann::json run_scorer_phase(const Training& training) {
   facts["parameters"] = trained.scorer.parameters().n_elements() +
                         (trained.adapter ? trained.adapter->parameters().n_elements() : 0) +
                         (options.all_weights ? trained.student.parameters().n_elements() : 0);
-  facts["heldout_oracle_recall"] = heldout_recall(trained.student, trained.scorer, *training.heldout(), options);
+  facts["heldout_oracle_recall"] = heldout_recall(trained.student, trained.scorer, *heldout, options);
   return facts;
 }
 

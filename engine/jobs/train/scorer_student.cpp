@@ -75,6 +75,23 @@ at::Tensor all_priorities(const ScorerModule& scorer, LayerRange layers, const a
   return scorer.priorities(layers, raw, at::arange(raw.size(2), at::kLong).to(raw.device()).expand_as(raw));
 }
 
+at::Tensor hidden_under(const DecoderModule& student, const ScorerModule& scorer, const at::Tensor& ids,
+                        const ScorerOptions& options, int top_k) {
+  const c10::NoGradGuard no_grad;
+  const CacheBudget budget{options.n_sink, options.window, top_k};
+  const at::Tensor least = options.pooled ? pooled_least(student, scorer, ids, budget) : at::Tensor();
+  at::Tensor x = student.embed(ids);
+  for (int layer = 0; layer < student.config().n_layers; ++layer) {
+    const auto heads = student.project(layer, x);
+    const at::Tensor priorities = all_priorities(scorer, layer, heads.k, heads.v);
+    const at::Tensor lifetimes =
+        options.pooled ? lifetimes_under(priorities, least, budget) : running_top_k(priorities, budget);
+    x = student.finish(
+        layer, x, lifetime_attention(heads.q, heads.k, heads.v, lifetimes, student.config().attention_scale(layer)));
+  }
+  return student.final_norm(x);
+}
+
 StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& student, const ScorerModule& scorer,
                            const at::Tensor& ids, const ScorerOptions& options, Random& random) {
   const CacheBudget budget = draw_budget(options, random);

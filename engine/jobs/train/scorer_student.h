@@ -21,6 +21,11 @@ at::Tensor all_priorities(const ScorerModule& scorer, LayerRange layers, const a
 /// Mean cross-entropy of ids [B, T] but the first of each row, from final hidden states [B, T, H] and output [V, H].
 at::Tensor next_token_loss(const at::Tensor& hidden, const at::Tensor& output, const at::Tensor& ids);
 
+/// Last hidden states of ids [B, T] where each query sees what running top-k (pooled: one budget for all heads) keeps by the scorer's
+/// priorities of the student's own keys and values. Without gradients.
+at::Tensor hidden_under(const DecoderModule& student, const ScorerModule& scorer, const at::Tensor& ids,
+                        const ScorerOptions& options, int top_k);
+
 /// Of one batch, without gradients, still on the device.
 struct StudentLosses {
   at::Tensor boundary;  // of the scorers, eq. 7, mean over layers
