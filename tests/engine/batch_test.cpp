@@ -108,7 +108,7 @@ TEST_CASE("on CUDA a batch of the sample model in bfloat16 is its runs", "[engin
 
 TEST_CASE("attention timed alone between two steps changes no step", "[engine][batch]") {
   const LoadedModel model = test::small_model();
-  for (const char* policy : {"full", "kvpop:budget=24,sinks=2,window=8", "h2o:budget=24,window=8", "quest:read=16"}) {
+  for (const char* policy : {"full", "kvpop:budget=40,sinks=2,window=16", "h2o:budget=24,window=8", "quest:read=16"}) {
     CAPTURE(policy);
     std::vector<nlohmann::json> plain, timed;
     for (std::vector<nlohmann::json>* steps : {&plain, &timed}) {

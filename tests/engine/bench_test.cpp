@@ -162,16 +162,12 @@ TEST_CASE("bench decode and prefill tell attention from the rest, and both toget
     CHECK(attention + rest == Approx(row["ms_per_step"]["median"].get<double>()));  // of one repetition
     CHECK(row["weight_bytes"] > 1e7);
   }
-  const json prefill =
-      bench("prefill", {{"prompt_tokens", 300}, {"policy", {"tova:keep=25%", "full", "streaming:window=64"}}});
-  CHECK(prefill["rows"][0]["attention_s"]["median"].is_null());  // its prompt passes as steps
-  CHECK(prefill["rows"][0]["rest_s"]["median"].is_null());
-  for (const int i : {1, 2}) {
-    const json& row = prefill["rows"][static_cast<std::size_t>(i)];
+  const json prefill = bench("prefill", {{"prompt_tokens", 300}, {"policy", {"full", "streaming:window=64"}}});
+  for (const json& row : prefill["rows"]) {
     const double attention = row["attention_s"]["median"], rest = row["rest_s"]["median"];
     CHECK(attention > 0);
     CHECK(rest > 0);
-    CHECK(attention + rest == Approx(row["seconds"]["median"].get<double>()).epsilon(0.05));
+    CHECK(attention + rest <= row["seconds"]["median"].get<double>());  // which also gives the memory back
   }
 }
 
