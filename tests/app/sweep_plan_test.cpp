@@ -83,8 +83,9 @@ TEST_CASE("a sweep with rollouts draws each question so many times, as an evalua
   CHECK(plan.groups[1].request.temperature == 0.6);
   CHECK(plan.groups[1].request.top_p == 0.95);
   recipe["temperature"] = 0;
-  CHECK(test::error_of([&] { plan_sweep(write_recipe(folder, recipe), true); }).find("greedy rollouts are all the same") !=
-        std::string::npos);
+  CHECK(test::error_of([&] {
+          plan_sweep(write_recipe(folder, recipe), true);
+        }).find("greedy rollouts are all the same") != std::string::npos);
 }
 
 TEST_CASE("no gate is loaded for the dense policy, nor for one that reads another", "[sweep]") {
