@@ -5,10 +5,8 @@ namespace kvscope::engine {
 namespace {
 
 TaskText write(Random& random, int) {
-  const std::string key = "the " + draw_thing(random), code = draw_code(random);
-  TaskText text = ask_needle(key, code);
-  text.statements = {needle(key, code)};
-  return text;
+  const std::string key = "the " + draw_thing(random);
+  return one_needle(key, draw_code(random));
 }
 
 }  // namespace

@@ -5,10 +5,8 @@ namespace kvscope::engine {
 namespace {
 
 TaskText write(Random& random, int) {
-  const std::string key = "the " + draw_thing(random), id = draw_id(random);
-  TaskText text = ask_needle(key, id);
-  text.statements = {needle(key, id)};
-  return text;
+  const std::string key = "the " + draw_thing(random);
+  return one_needle(key, draw_id(random));
 }
 
 }  // namespace

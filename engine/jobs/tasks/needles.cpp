@@ -22,6 +22,13 @@ TaskText ask_needle(std::string_view key, std::string value) {
           .answer = std::move(value)};
 }
 
+TaskText one_needle(std::string_view key, std::string value) {
+  std::vector<std::string> statements = {needle(key, value)};
+  TaskText text = ask_needle(key, std::move(value));
+  text.statements = std::move(statements);
+  return text;
+}
+
 std::string draw_id(Random& random) {
   std::string id;
   for (const int n : {8, 4, 4, 4, 12}) {
@@ -40,8 +47,7 @@ std::vector<std::string> noise() {
 TaskText needle_among_needles(Random& random, int length, std::string (*draw_key)(Random&),
                               std::string (*draw_value)(Random&)) {
   const std::string key = draw_key(random), value = draw_value(random);
-  TaskText text = ask_needle(key, value);
-  text.statements = {needle(key, value)};
+  TaskText text = one_needle(key, value);
   std::set<std::string> keys = {key};
   for (int i = std::clamp(length / kTokensPerNeedle, 1, kMostNeedles); i > 0;) {
     const std::string other = draw_key(random);

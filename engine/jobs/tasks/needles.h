@@ -14,6 +14,9 @@ std::string needle(std::string_view key, std::string_view value);
 /// The question for the value of one key, without statements.
 TaskText ask_needle(std::string_view key, std::string value);
 
+/// The same with its one statement.
+TaskText one_needle(std::string_view key, std::string value);
+
 /// 32 hexadecimal digits: "7c9e6679-7425-40de-944b-e07fc1f90ae7".
 std::string draw_id(Random& random);
 
