@@ -15,8 +15,8 @@
 #include "app/support/split.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_fields.h"
-#include "engine/core/support/random.h"
 #include "engine/core/support/seconds_since.h"
+#include "engine/core/support/shuffle.h"
 #include "engine/core/trace/study_file.h"
 
 namespace kvscope::app {
@@ -78,7 +78,7 @@ Shares share_out(const SweepRun& run, const SweepGroup& group, const SweepJourna
     if (journal.find(group, key) == nullptr) left.push_back(std::move(key));
   }
   Random random(1);
-  for (std::size_t i = left.size(); i > 1; --i) std::swap(left[i - 1], left[random.below(i)]);
+  shuffle(random, left);
   Shares shares(static_cast<std::size_t>(run.jobs));
   for (std::size_t i = 0; i < left.size(); ++i) shares[i % shares.size()].insert(std::move(left[i]));
   return shares;

@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "engine/core/support/shuffle.h"
+
 namespace kvscope::engine {
 namespace {
 
@@ -23,8 +25,7 @@ std::string name_of(int i) {
 std::vector<int> shuffled(Random& random, int n) {
   std::vector<int> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);
-  for (int i = n - 1; i > 0; --i)
-    std::swap(order[static_cast<std::size_t>(i)], order[random.below(static_cast<std::uint64_t>(i) + 1)]);
+  shuffle(random, order);
   return order;
 }
 

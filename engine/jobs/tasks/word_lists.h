@@ -3,19 +3,12 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "engine/core/support/random.h"
+#include "engine/core/support/shuffle.h"
 #include "engine/jobs/tasks/task_item.h"
 
 namespace kvscope::engine {
-
-/// Every order is as likely as any other (Fisher, Yates).
-template <typename T>
-void shuffle(Random& random, std::vector<T>& items) {
-  for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random.below(i)]);
-}
 
 /// The adjectives and nouns, shuffled.
 inline std::vector<std::string_view> shuffled_words(Random& random) {
