@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "engine/core/support/seconds_since.h"
 #include "engine/decode/run_in_flight.h"
 #include "engine/decode/run_memory.h"
 #include "engine/model/place.h"
@@ -123,11 +124,13 @@ void RunBatch::step() {
   for (const auto& flight : in_flight_) flight->attempt([&] { flight->is_over = !flight->run->begin_step(); });
   end_runs();
   std::vector<GenerationBatch::Step> steps;
+  const auto start = std::chrono::steady_clock::now();
   try {
     steps = batch_.step();
   } catch (...) {
     for (const auto& flight : in_flight_) flight->error = std::current_exception();
   }
+  step_seconds_ += seconds_since(start);
   for (const GenerationBatch::Step& step : steps) {
     Flight& flight = flight_of(step.run);
     flight.error = step.error;

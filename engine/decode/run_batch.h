@@ -39,6 +39,8 @@ class RunBatch {
 
   /// Asks `next` for runs whenever there is a place, until it has none and every run has ended. It must not wait.
   void run(const std::function<std::optional<BatchedRun>()>& next);
+  /// What all steps took: a step of several runs counts once.
+  double step_seconds() const { return step_seconds_; }
 
  private:
   struct Waiting;
@@ -63,7 +65,8 @@ class RunBatch {
   std::vector<std::shared_ptr<Flight>> in_flight_;
   int n_begun_ = 0, n_prompts_ = 0;   // runs that have begun and not ended; those of them whose prompt passes
   std::int64_t free_ = 0, used_ = 0;  // bytes, as has_room() has them
-  SideWork side_;                     // last: its threads end before what they use
+  double step_seconds_ = 0;
+  SideWork side_;  // last: its threads end before what they use
 };
 
 }  // namespace kvscope::engine

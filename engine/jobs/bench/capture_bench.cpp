@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -71,6 +70,7 @@ class TimedCapture {
     batch.run([&] { return next(); });
     if (error_) std::rethrow_exception(error_);
     times_.all = seconds_since(begin);
+    times_.decode = batch.step_seconds();
     return times_;
   }
 
@@ -82,12 +82,7 @@ class TimedCapture {
     run.request.oracle_looks = false;  // as in a capture
     run.sink.hooks.cancelled = [this] { return is_cancelled(context_); };
     run.sink.started = [this, i](const RunStarted& started) { client_.write(protocol::to_json(started, i)); };
-    run.sink.step = [this, i](const StepFacts& facts) {
-      if (facts.n_tokens == args_.prompt_tokens) ++n_decoding_;
-      if (facts.n_tokens > args_.prompt_tokens) times_.decode += facts.seconds / n_decoding_;  // they share a step
-      if (facts.n_tokens == args_.prompt_tokens + args_.max_tokens) --n_decoding_;
-      client_.write(protocol::to_json(facts, i));
-    };
+    run.sink.step = [this, i](const StepFacts& facts) { client_.write(protocol::to_json(facts, i)); };
     run.sink.oracle = [this, i](const OracleFacts& facts) { client_.write(protocol::to_json(facts, i)); };
     run.ended = [this, i](const RunEnded& ended) {
       client_.write(protocol::to_json(ended, i));
@@ -109,7 +104,6 @@ class TimedCapture {
   Nowhere client_;
   CaptureTimes times_;
   int n_begun_ = 0;
-  std::atomic<int> n_decoding_ = 0;  // a prompt may end on another thread
   std::exception_ptr error_;
 };
 
