@@ -65,7 +65,8 @@ void take_facts(const json& facts, MeasuredPoint& point) {
 void of_sweep(const StudyTable& study, int row, MeasuredPoint& point) {
   const json request = object_of(study.request), facts = object_of(study.facts);
   const json asked = object_of(cell(study, "asked", row));
-  point.model = text_of(request, "model");
+  point.model = text_of(asked, "model");
+  if (point.model.empty()) point.model = text_of(request, "model");
   if (asked.empty()) {
     point.why_not = "An older KVScope made this study. It does not record what each point was asked for.";
     return;

@@ -72,6 +72,44 @@ TEST_CASE("a sweep reads texts at every chunk, asks tasks at every seed, and the
   CHECK(plan.n_answers() == (14 + 1 + 2) * (2 * 3 * 2 + 4 * 2));
 }
 
+TEST_CASE("several lengths are groups apart, each with its dense policy", "[sweep]") {
+  const TemporaryFolder folder;
+  json recipe = small_recipe();
+  recipe["tasks"] = {"needle"};
+  recipe["length"] = {64, 128};
+  const SweepPlan plan = plan_sweep(write_recipe(folder, recipe), true);
+  REQUIRE(plan.groups.size() == 4);
+  CHECK(plan.groups[0].name() == "texts, chunk 1, length 64");
+  CHECK(plan.groups[3].name() == "tasks, seed 1, length 128");
+  for (const SweepGroup& group : plan.groups) {
+    CHECK(group.request.length == group.length);
+    CHECK(group.asks_dense);
+  }
+  recipe["length"] = {64};  // one of a list is the same as a number
+  CHECK(plan_sweep(write_recipe(folder, recipe), true).groups[0].name() == "texts, chunk 1");
+  CHECK(plan_sweep(write_recipe(folder, recipe), true).groups[0].request.length == 64);
+}
+
+TEST_CASE("an entry of another model is compared with the dense policy of the recipe's", "[sweep]") {
+  const TemporaryFolder folder;
+  json recipe = small_recipe();
+  const test::fs::path other = folder / "other";
+  test::fs::create_directory(other);
+  test::fs::copy(test::sample_model(), other, test::fs::copy_options::recursive);
+  recipe["policies"].push_back({{"policy", "h2o:keep=50%,window=4"}, {"model", "other"}});
+  recipe["policies"].push_back("tova:keep=25%");
+  const SweepPlan plan = plan_sweep(write_recipe(folder, recipe), false);
+  CHECK(policies_of(plan) ==
+        std::vector<std::string>{"h2o:keep=50%,window=4", "h2o:keep=50%,window=4", "tova:keep=25%"});
+  REQUIRE(plan.groups.size() == 2);
+  CHECK(plan.groups[0].request.model == plan.model);
+  CHECK(plan.policies(plan.groups[0]) == std::vector<std::string>{"full", "h2o:keep=50%,window=4", "tova:keep=25%"});
+  CHECK(plan.groups[1].request.model == other.string());
+  CHECK(plan.policies(plan.groups[1]) == std::vector<std::string>{"h2o:keep=50%,window=4"});
+  CHECK(plan.groups[1].name() == "texts, chunk 1, model " + other.string());
+  CHECK(plan.groups[1].base() == plan.groups[0].base());
+}
+
 TEST_CASE("a sweep with rollouts draws each question so many times, as an evaluation does", "[sweep]") {
   const TemporaryFolder folder;
   json recipe = small_recipe();
@@ -86,6 +124,24 @@ TEST_CASE("a sweep with rollouts draws each question so many times, as an evalua
   CHECK(test::error_of([&] {
           plan_sweep(write_recipe(folder, recipe), true);
         }).find("greedy rollouts are all the same") != std::string::npos);
+}
+
+TEST_CASE("the sweeps of the papers' tables can be planned", "[sweep]") {
+  const auto tables = test::in_source("samples/recipes/tables");
+  int n = 0;
+  for (const auto& file : test::fs::directory_iterator(tables)) {
+    if (file.path().extension() != ".json") continue;
+    CAPTURE(file.path());
+    json recipe = json::parse(test::read_text(file.path()));
+    recipe.erase("train");
+    const TemporaryFolder folder;
+    if (recipe.contains("texts")) recipe["texts"] = {"a.txt"};
+    const SweepPlan plan = plan_sweep(write_recipe(folder, recipe), true);
+    CHECK(plan.n_answers() > 100);
+    if (recipe.contains("tasks") && recipe["tasks"][0] == "ruler") CHECK(plan.request.tasks.size() == 13);
+    ++n;
+  }
+  CHECK(n >= 7);
 }
 
 TEST_CASE("no gate is loaded for the dense policy, nor for one that reads another", "[sweep]") {
@@ -147,6 +203,7 @@ TEST_CASE("a recipe that is wrong is one line that names the place, code 2, and 
       {"neither texts nor tasks", {{"texts", nullptr}}, "texts, tasks: neither"},
       {"text that is not there", {{"texts", {"c.txt"}}}, "c.txt is not there"},
       {"chunk", {{"chunk", {1, 0}}}, "chunk: 0; expected whole numbers from 1"},
+      {"length twice", {{"length", {64, 64}}}, "length: 64; expected whole numbers from 0"},
       {"seed twice", {{"seeds", {1, 1}}}, "seeds: 1; expected whole numbers"},
       {"cost", {{"cost", "money"}}, "cost: \"money\"; expected cache_size"},
       {"density of different windows",

@@ -124,8 +124,83 @@ TEST_CASE("the rows of a sweep are what its answers say, with front and matched 
   }
   const std::string csv = read_text(folder / "s.csv");
   CHECK(csv == study_csv(table));
-  CHECK(result.out.find("a.txt, chunk 16\n") != std::string::npos);
+  CHECK(result.out.find("a.txt, length 64, chunk 16\n") != std::string::npos);
   CHECK(result.out.find("at matched cost") != std::string::npos);
+}
+
+TEST_CASE("a sweep of several lengths is one sweep of each, with the averages of its tasks", "[sweep]") {
+  const TemporaryFolder folder;
+  json recipe = {{"model", sample_model().string()},
+                 {"tasks", {"needle", "passkey", "variables"}},
+                 {"questions", 5},
+                 {"policies", {"h2o:keep=50%,window=4", {{"policy", "wg-kv:window=8"}, {"gates", {"x", "y"}}}}}};
+  std::map<int, StudyTable> alone;
+  for (const int length : {128, 256}) {
+    recipe["length"] = length;
+    write_recipe(folder, recipe, std::to_string(length) + ".json");
+    const Sweep one{
+        .folder = folder, .name = std::to_string(length) + ".h5", .recipe = std::to_string(length) + ".json"};
+    REQUIRE(one.run().exit_code == 0);
+    alone.emplace(length, one.study());
+  }
+  recipe["length"] = {128, 256};
+  write_recipe(folder, recipe);
+  const auto result = Sweep{folder}.run();
+  CAPTURE(result.out, result.err);
+  REQUIRE(result.exit_code == 0);
+  const StudyTable table = Sweep{folder}.study();
+  REQUIRE(table.n_points() == 2 * 3 * 4);
+  for (std::size_t row = 0; row < table.n_points(); ++row) {
+    const int length = row < 12 ? 128 : 256;
+    const std::size_t there = row % 12;
+    CAPTURE(row);
+    CHECK(table.numbers("length", "")[row] == length);
+    for (const char* column : {"accuracy", "cache_size", "density", "on_front", "accuracy_relative"}) {
+      const double a = table.numbers(column, "")[row], b = alone.at(length).numbers(column, "")[there];
+      CHECK((a == b || (std::isnan(a) && std::isnan(b))));
+    }
+    CHECK(table.texts("gate", "")[row] == alone.at(length).texts("gate", "")[there]);
+  }
+  const auto& accuracy = table.numbers("accuracy", "");
+  for (const std::size_t first : {0, 12}) {
+    char line[64];
+    std::snprintf(line, sizeof line, "average of 3 tasks, length %d, seed 1\n", first == 0 ? 128 : 256);
+    const std::size_t at = result.out.find(line);
+    REQUIRE(at != std::string::npos);
+    std::snprintf(line, sizeof line, "%.3f", (accuracy[first + 1] + accuracy[first + 5] + accuracy[first + 9]) / 3);
+    const std::size_t row = result.out.find("h2o:keep=50%,window=4", at);
+    CHECK(result.out.substr(row, result.out.find('\n', row) - row).find(line) != std::string::npos);
+  }
+  // Half of it again, and the list grows: only the new length is asked.
+  recipe["length"] = {128, 256, 512};
+  write_recipe(folder, recipe);
+  REQUIRE(Sweep{.folder = folder, .options = {"--overwrite"}}.run().exit_code == 0);
+  CHECK(Sweep{folder}.study().n_points() == 3 * 3 * 4);
+}
+
+TEST_CASE("a sweep measures an entry of another model beside the dense policy of its own, and goes on", "[sweep]") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "other");
+  fs::copy(sample_model(), folder / "other", fs::copy_options::recursive);
+  json recipe = {{"model", sample_model().string()},
+                 {"tasks", {"needle"}},
+                 {"questions", 4},
+                 {"policies", {"tova:keep=25%", {{"policy", "tova:keep=25%"}, {"model", "other"}}}}};
+  write_recipe(folder, recipe);
+  const auto result = Sweep{folder}.run();
+  CAPTURE(result.out, result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.out.find("tova:keep=25% (other)") != std::string::npos);
+  const StudyTable table = Sweep{folder}.study();
+  REQUIRE(table.n_points() == 3);
+  CHECK(table.texts("model", "") == std::vector<std::string>{"", "", (folder / "other").string()});
+  CHECK(json::parse(table.texts("asked", "")[2])["model"] == (folder / "other").string());
+  recipe["policies"].push_back("tova:keep=50%");
+  write_recipe(folder, recipe);
+  const auto more = Sweep{.folder = folder, .options = {"--overwrite"}}.run();
+  CAPTURE(more.err);
+  REQUIRE(more.exit_code == 0);
+  CHECK(Sweep{folder}.study().n_points() == 4);
 }
 
 TEST_CASE("two engines, and three shards that are joined, give what one engine gives", "[sweep]") {

@@ -229,6 +229,26 @@ TEST_CASE("the shipped recipes of the reasoner's gates can be parsed for it") {
   CHECK(recipe.gate.has_value() != recipe.scorer.has_value());
 }
 
+TEST_CASE("what the papers' tables train can be parsed for its base") {
+  const auto tables = kSamples / "recipes/tables";
+  const auto name = GENERATE("kvpop-table1", "kvpop-ablations", "spkv-table2", "spkv-table3", "spkv-table4",
+                             "spkv-table5", "spkv-table6");
+  const nlohmann::json table = read_json(tables / (std::string(name) + ".json"));
+  const ModelConfig reasoner =
+      Recipe::parse(read_json(kSamples / "recipes/reasoner/model.json"), "model.json").model;
+  ModelConfig smollm2;
+  smollm2.max_positions = 8192;
+  for (const auto& [entry, what] : table.at("train").items()) {
+    CAPTURE(name, entry);
+    nlohmann::json json = read_json(tables / what.at("recipe").get<std::string>());
+    json.merge_patch(what.value("overrides", nlohmann::json::object()));
+    const std::string base = what.value("base", "");
+    const ModelConfig* config = base.empty() ? nullptr : base == "smollm2-135m" ? &smollm2 : &reasoner;
+    const Recipe recipe = Recipe::parse(json, entry, config);
+    CHECK((base.empty() ? recipe.base.has_value() : recipe.gate.has_value() != recipe.scorer.has_value()));
+  }
+}
+
 TEST_CASE("the shipped recipes can be parsed") {
   const auto name = GENERATE("kvscope-tiny.json", "smoke.json", "reasoner/model.json");
   const auto path = kSamples / "recipes" / name;

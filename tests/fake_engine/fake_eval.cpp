@@ -11,7 +11,7 @@
 namespace kvscope::fake {
 namespace {
 
-constexpr int kLength = 64;
+constexpr int kLength = 64;  // unless one is asked for
 
 /// In [0, 1), from a text alone.
 double unit(const std::string& text) { return static_cast<double>(split_mix(fnv1a64(text)) >> 11) * 0x1.0p-53; }
@@ -33,7 +33,8 @@ EvalAnswer answer_of(const EvalRequest& request, const std::string& item, bool i
         2 + unit(item + std::to_string(index)) + (answer.is_dense ? 0 : 0.3 * (1 - answer.density) + 0.01 * unit(key));
   } else {
     answer.expected = "1";
-    answer.is_right = unit(key + std::to_string(request.seed)) < 0.4 + 0.6 * answer.density;
+    answer.is_right =
+        unit(key + std::to_string(request.seed + static_cast<unsigned>(request.length))) < 0.4 + 0.6 * answer.density;
     answer.answer = answer.is_right ? "1" : "0";
   }
   answer.tokens = kLength;
@@ -46,15 +47,16 @@ EvalAnswer answer_of(const EvalRequest& request, const std::string& item, bool i
 bool play_eval(const nlohmann::json& args, const std::function<void(const nlohmann::json& data)>& row,
                const std::function<bool()>& stop) {
   const auto request = fields_of_json<EvalRequest>(args, "eval");
-  EvalFacts facts{.model = std::filesystem::path(request.model).filename().string(),
-                  .weights_hash = "fa4e",
+  const std::string model = std::filesystem::path(request.model).filename().string();
+  EvalFacts facts{.model = model,
+                  .weights_hash = model.starts_with("other") ? "fa4f" : "fa4e",  // as FakeModel
                   .device = "cpu (fake)",
                   .dtype = "float32",
-                  .length = kLength,
+                  .length = request.length > 0 ? request.length : kLength,
                   .items = request.tasks,
                   .policies = {"full"}};
   for (const std::string& policy : request.policies) {
-    PolicySpec::parse(policy).geometry(kLength);
+    PolicySpec::parse(policy).geometry(facts.length);
     if (policy != "full") facts.policies.push_back(policy);
   }
   for (const std::string& text : request.texts) {

@@ -128,17 +128,26 @@ void SweepJournal::check_first(const json& line, const fs::path& path) const {
   }
 }
 
-/// Of groups of one sweep: the same machine, model and files. Policies may have been added, and texts.
-void SweepJournal::check_facts(const std::string& group, const EvalFacts& facts, const fs::path& path,
-                               bool same_length) {
+/// ", model FOLDER" of a group's name; empty of the plan's own model.
+std::string model_in(const std::string& group) {
+  const std::size_t at = group.find(kModelInName);
+  return at == std::string::npos ? "" : group.substr(at);
+}
+
+bool has_length(const std::string& group) { return group.find(kLengthInName) != std::string::npos; }
+
+/// Of groups of one sweep: the same machine, files and, where they name the same, model. Policies may have been added, and
+/// texts.
+void SweepJournal::check_facts(const std::string& group, const EvalFacts& facts, const fs::path& path) {
   for (const auto& [name, there] : facts_) {
     const auto check = [&](const char* what, const std::string& a, const std::string& b) {
       if (a != b) refuse(path, what, a, b);
     };
-    check("weights_hash", there.weights_hash, facts.weights_hash);
+    if (model_in(name) == model_in(group)) check("weights_hash", there.weights_hash, facts.weights_hash);
     check("device", there.device, facts.device);
     check("dtype", there.dtype, facts.dtype);
-    if (same_length) check("length", std::to_string(there.length), std::to_string(facts.length));
+    if (!has_length(name) && !has_length(group))
+      check("length", std::to_string(there.length), std::to_string(facts.length));
     check_inputs(there.inputs, facts.inputs, name == group ? nullptr : &shared_, path);
   }
   facts_[group] = facts;
@@ -163,7 +172,7 @@ void SweepJournal::begin(const SweepGroup& group, const EvalFacts& facts) {
   const std::scoped_lock lock(mutex_);
   const auto there = facts_.find(group.name());
   const bool is_known = there != facts_.end() && there->second == facts;
-  check_facts(group.name(), facts, journal_.path(), group.length == 0);
+  check_facts(group.name(), facts, journal_.path());
   if (!is_known && journal_.is_open()) journal_.write({{"group", group.name()}, {"facts", json_of_fields(facts)}});
 }
 

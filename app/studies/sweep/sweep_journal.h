@@ -34,8 +34,7 @@ class SweepJournal {
  private:
   std::size_t read(const std::filesystem::path& path);
   void check_first(const nlohmann::json& line, const std::filesystem::path& path) const;
-  void check_facts(const std::string& group, const EvalFacts& facts, const std::filesystem::path& path,
-                   bool same_length = true);
+  void check_facts(const std::string& group, const EvalFacts& facts, const std::filesystem::path& path);
 
   Journal journal_;
   nlohmann::ordered_json settings_;

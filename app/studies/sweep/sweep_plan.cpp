@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <tuple>
 
 #include "app/catalog/gates.h"
 #include "app/catalog/models.h"
@@ -16,6 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const std::string& model_of(const SweepPlan& plan, const std::string& model) {
+  return model.empty() ? plan.model : model;
+}
+
 /// With the gates that its policies need, or, for an engine elsewhere, those that are named.
 EvalRequest request_of(const SweepPlan& plan, const SweepGroup& group, bool elsewhere) {
   EvalRequest request = plan.request;
@@ -26,8 +31,10 @@ EvalRequest request_of(const SweepPlan& plan, const SweepGroup& group, bool else
     specs.push_back(PolicySpec::parse(request.policies.back()));
   }
   if (request.policies.empty()) request.policies = {kDensePolicy};  // none would be the engine's own choice
-  if (!group.gate.empty()) request.gates.push_back(group.gate);
-  if (!elsewhere) request.gates = gates_to_load(plan.model, request.gates, specs);
+  if (group.length > 0) request.length = group.length;
+  if (!group.gate.empty()) request.gates.push_back(group.gate_file);
+  request.model = model_of(plan, group.model);
+  if (!elsewhere) request.gates = gates_to_load(request.model, request.gates, specs);
   if (group.is_texts) {
     request.tasks.clear();
     request.chunk = group.chunk;
@@ -40,11 +47,12 @@ EvalRequest request_of(const SweepPlan& plan, const SweepGroup& group, bool else
 
 /// A gate of an entry's list that its policy does not read would be an axis along which nothing changes.
 void check_gates(const SweepPlan& plan, const std::string& file) {
-  std::set<std::pair<std::string, std::string>> seen;
+  std::set<std::tuple<std::string, std::string, std::string>> seen;
   for (const SweepPoint& point : plan.points) {
     const PolicySpec spec = PolicySpec::parse(point.policy);
-    if (point.gate.empty() || !seen.emplace(spec.name, point.gate).second) continue;
-    const GateFacts gate = read_gate({.name = point.gate, .path = gate_path(point.gate, plan.model)}, plan.model);
+    if (point.gate.empty() || !seen.emplace(spec.name, point.gate, point.model).second) continue;
+    const std::string& model = model_of(plan, point.model);
+    const GateFacts gate = read_gate({.name = point.gate, .path = gate_path(point.gate_file, model)}, model);
     if (!gate.fits()) throw Error({.file = file, .where = "gate " + point.gate, .found = gate.misfit});
     if (reads_gate(spec, gate.kind)) continue;
     throw Error({.file = file,
@@ -56,14 +64,14 @@ void check_gates(const SweepPlan& plan, const std::string& file) {
 
 /// Names what each point needs besides the gates that are given.
 void find_gates(SweepPlan& plan) {
-  std::map<std::pair<std::string, std::string>, std::string> known;
+  std::map<std::tuple<std::string, std::string, std::string>, std::string> known;
   for (SweepPoint& point : plan.points) {
     const PolicySpec spec = PolicySpec::parse(point.policy);
-    const auto [place, is_new] = known.try_emplace({spec.name, point.gate});
+    const auto [place, is_new] = known.try_emplace({spec.name, point.gate, point.model});
     if (is_new) {
       std::vector<std::string> given = plan.request.gates;
-      if (!point.gate.empty()) given.push_back(point.gate);
-      const std::vector<std::string> all = gates_to_load(plan.model, given, std::array{spec});
+      if (!point.gate.empty()) given.push_back(point.gate_file);
+      const std::vector<std::string> all = gates_to_load(model_of(plan, point.model), given, std::array{spec});
       for (std::size_t i = given.size(); i < all.size(); ++i) {
         place->second += (place->second.empty() ? "" : "+") + fs::path(all[i]).filename().string();
       }
@@ -72,40 +80,47 @@ void find_gates(SweepPlan& plan) {
   }
 }
 
-using Gates = std::pair<std::string, std::string>;  // of the recipe, and what is loaded besides
+/// What an engine loads for a point: its model, the gate of the recipe, and the gates that the policy needs besides.
+struct Loaded {
+  explicit Loaded(const SweepPoint& point)
+      : model(point.model), gate(point.gate), gate_file(point.gate_file), loads(point.loads) {}
+  std::string model, gate, gate_file, loads;
+  bool operator==(const Loaded&) const = default;
+};
 
-std::vector<Gates> gates_of(const std::vector<SweepPoint>& points) {
-  std::vector<Gates> gates = {{}};
-  for (const SweepPoint& point : points) {
-    if (std::ranges::find(gates, Gates(point.gate, point.loads)) == gates.end()) {
-      gates.emplace_back(point.gate, point.loads);
-    }
-  }
-  return gates;
+std::vector<Loaded> loaded_by(const std::vector<SweepPoint>& points) {
+  std::vector<Loaded> all = {Loaded({})};
+  for (const SweepPoint& point : points)
+    if (std::ranges::find(all, Loaded(point)) == all.end()) all.emplace_back(point);
+  return all;
 }
 
-/// Of every chunk (texts) and seed (tasks) one group a gate; those without points of their own ask the dense policy only.
+/// Of every length, chunk (texts) and seed (tasks) one group for all points with the same model and gates; those without points of their own ask the dense policy only.
 void add_groups(SweepPlan& plan, const SweepRecipe& recipe, bool elsewhere) {
   const auto add = [&](SweepGroup group) {
     bool is_first = true;
-    for (const auto& [gate, loads] : gates_of(plan.points)) {
-      group.gate = gate;
-      group.loads = loads;
+    for (const Loaded& loaded : loaded_by(plan.points)) {
+      group.model = loaded.model;
+      group.gate = loaded.gate;
+      group.gate_file = loaded.gate_file;
+      group.loads = loaded.loads;
       group.points.clear();
-      for (std::size_t i = 0; i < plan.points.size(); ++i) {
-        if (plan.points[i].gate == gate && plan.points[i].loads == loads) group.points.push_back(i);
-      }
+      for (std::size_t i = 0; i < plan.points.size(); ++i)
+        if (Loaded(plan.points[i]) == loaded) group.points.push_back(i);
       group.asks_dense = is_first;
       is_first = false;
       group.request = request_of(plan, group, elsewhere);
       plan.groups.push_back(group);
     }
   };
-  if (!plan.request.texts.empty()) {
-    for (const int chunk : recipe.chunks) add({.is_texts = true, .chunk = chunk});
-  }
-  if (!plan.request.tasks.empty()) {
-    for (const std::uint64_t seed : recipe.seeds) add({.is_texts = false, .seed = seed});
+  for (const int length : recipe.lengths) {
+    const int named = recipe.lengths.size() > 1 ? length : 0;
+    if (!plan.request.texts.empty()) {
+      for (const int chunk : recipe.chunks) add({.is_texts = true, .chunk = chunk, .length = named});
+    }
+    if (!plan.request.tasks.empty()) {
+      for (const std::uint64_t seed : recipe.seeds) add({.is_texts = false, .seed = seed, .length = named});
+    }
   }
 }
 
@@ -113,11 +128,12 @@ void add_groups(SweepPlan& plan, const SweepRecipe& recipe, bool elsewhere) {
 
 std::string SweepGroup::base() const {
   return (is_texts ? "texts, chunk " + std::to_string(chunk) : "tasks, seed " + std::to_string(seed)) +
-         (length > 0 ? ", length " + std::to_string(length) : "");
+         (length > 0 ? kLengthInName + std::to_string(length) : "");
 }
 
 std::string SweepGroup::name() const {
-  return base() + (gate.empty() ? "" : ", gate " + gate) + (loads.empty() ? "" : ", with " + loads);
+  return base() + (gate.empty() ? "" : ", gate " + gate) + (loads.empty() ? "" : ", with " + loads) +
+         (model.empty() ? "" : kModelInName + model);
 }
 
 std::int64_t SweepPlan::n_answers() const {
@@ -173,6 +189,12 @@ SweepPlan plan_sweep(const fs::path& path, bool elsewhere) {
                  .matched = std::move(recipe.matched),
                  .cost = std::move(recipe.cost)};
   plan.request.model = plan.model;
+  for (SweepPoint& point : plan.points) {
+    std::error_code error;
+    const std::string file = beside(path, point.gate);
+    point.gate_file = fs::exists(file, error) ? file : point.gate;
+    if (!point.model.empty()) point.model = elsewhere ? model_folder_or(point.model) : model_folder(point.model);
+  }
   if (plan.request.filler.empty()) plan.request.filler = heldout_text().string();
   if (!elsewhere) {
     check_gates(plan, path.string());

@@ -13,32 +13,36 @@
 namespace kvscope::app {
 
 inline constexpr const char* kDensePolicy = "full";
+inline constexpr const char* kLengthInName = ", length ";  // of a group's name
+inline constexpr const char* kModelInName = ", model ";    // of a group's name, before its last part
 
 /// A policy with its parameters and, of a list of gates, one.
 struct SweepPoint {
   std::string policy;                       // as it is asked for: "kvpop:keep=25%,window=64"
   std::string gate;                         // of the entry's list, as the recipe has it; empty: none of its own
+  std::string gate_file;                    // its path if it is beside the recipe, else the same
+  std::string model;                        // a folder; empty: the plan's
   std::string loads;                        // names of the gates that the policy needs besides: "kvpop"
   std::string curve;                        // which points stand beside each other: "kvpop:keep=*,window=64"
   std::map<std::string, std::string> axes;  // "keep" -> "25%"
 };
 
-/// One evaluation of the engine: texts read at one chunk, or tasks asked at one seed, under the points of the same gates. No
-/// gate is loaded for a policy that does not need it: some change the attention of every policy (those of DMS in the query's
-/// channel, and adapters).
+/// One evaluation of the engine: texts read at one chunk, or tasks asked at one seed, of one length, under the points of the
+/// same model and gates. No gate is loaded for a policy that does not need it: some change the attention of every policy (those of DMS
+/// in the query's channel, and adapters).
 struct SweepGroup {
   bool is_texts = false;
   int chunk = 1;           // of texts
   std::uint64_t seed = 1;  // of tasks
-  std::string gate, loads;
-  int length = 0;           // of an evaluation of several lengths; 0: the plan's
-  bool asks_dense = false;  // of the groups that differ in the gate alone, the first
+  std::string gate, gate_file, loads, model;
+  int length = 0;           // of several lengths; 0: the plan's
+  bool asks_dense = false;  // of the groups that differ in model and gate alone, the first
   std::vector<std::size_t> points;
   EvalRequest request = {};
 
   /// Names it in the file of answers: "texts, chunk 16, gate wg-kv-0.01".
   std::string name() const;
-  /// Of groups that are compared with the same dense answers: the name without the gate.
+  /// Of groups that are compared with the same dense answers: the name without model and gate.
   std::string base() const;
 };
 

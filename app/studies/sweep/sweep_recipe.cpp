@@ -24,7 +24,7 @@ constexpr std::string_view kKeys[] = {"name",      "note",  "model",    "device"
                                       "gates",     "texts", "pieces",   "length",      "chunk",  "tasks",
                                       "questions", "seeds", "filler",   "chat",        "oracle", "output_error",
                                       "matched",   "cost",  "rollouts", "temperature", "top_p"};
-constexpr std::string_view kEntryKeys[] = {"policy", "axes", "gates", "along"};
+constexpr std::string_view kEntryKeys[] = {"policy", "axes", "gates", "along", "model"};
 constexpr std::string_view kCosts[] = {"cache_size", "cache_size_end", "cache_bytes",
                                        "density",    "read_share",     "ms_per_token"};
 
@@ -81,6 +81,13 @@ std::vector<std::int64_t> integers(const json& recipe, const char* key, std::int
   return values;
 }
 
+/// A folder of the recipe's folder, or else the name as it is.
+std::string model_beside(const fs::path& recipe, const std::string& model) {
+  const std::string folder = beside(recipe, model);
+  std::error_code error;
+  return fs::exists(fs::path(folder) / "config.json", error) ? folder : model;
+}
+
 /// The text under a policy's name, as an error of this file.
 PolicySpec policy_spec(const std::string& text, const std::string& file, const std::string& where) {
   try {
@@ -113,6 +120,7 @@ class Entry {
     check_keys(entry, kEntryKeys, file_, where_);
     const JsonObject object(entry, file_, where_);
     base_ = object.text("policy");
+    model_ = object.text_or("model", "");
     if (object.has(kGates)) axes_.push_back({kGates, values_of(entry[kGates], kGates)});
     const json axes = entry.value("axes", json::object());
     if (!axes.is_object()) fail(file_, where_ + ".axes", axes.dump(), "an object of lists");
@@ -175,6 +183,8 @@ class Entry {
     }
     const PolicySpec spec = policy_spec(text, file_, where_);
     point.policy = text;
+    point.model = model_;
+    if (!model_.empty()) curve += " model=" + model_;
     if (const auto gate = point.axes.find(kGates); gate != point.axes.end()) {
       point.gate = gate->second;
       curve += " gate=" + (along_ == kGates ? "*" : gate->second);
@@ -182,7 +192,7 @@ class Entry {
     point.curve = is_plain_ ? spec.name : curve;
   }
 
-  std::string file_, where_, base_, along_;
+  std::string file_, where_, base_, along_, model_;
   bool is_plain_ = false;
   std::vector<Axis> axes_;
 };
@@ -192,7 +202,11 @@ void add_points(SweepRecipe& recipe, const json& entries, const std::string& fil
     fail(file, "policies", entries.is_null() ? "nothing" : entries.dump(), "a list of policies");
   }
   const PolicySpec dense = PolicySpec::parse(kDensePolicy);
-  std::vector<std::pair<PolicySpec, std::string>> seen;
+  struct Seen {
+    PolicySpec spec;
+    std::string gate, model;
+  };
+  std::vector<Seen> seen;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Entry entry(entries[i], file, "policies[" + std::to_string(i) + "]");
     for (const Axis& axis : entry.axes()) {
@@ -201,12 +215,14 @@ void add_points(SweepRecipe& recipe, const json& entries, const std::string& fil
     }
     for (SweepPoint& point : entry.points()) {
       const PolicySpec spec = PolicySpec::parse(point.policy);
-      const auto same = [&](const auto& other) { return other.first == spec && other.second == point.gate; };
-      // What was written and what a gate may still say are told apart: wg-kv and wg-kv:threshold=0.1 are two points.
-      const bool is_there = std::ranges::any_of(
-          seen, [&](const auto& other) { return same(other) && other.first.unwritten == spec.unwritten; });
+      // wg-kv and wg-kv:threshold=0.1 are two points: what was not written, a gate may decide.
+      const bool is_there = std::ranges::any_of(seen, [&](const Seen& other) {
+        return other.spec == spec && other.spec.unwritten == spec.unwritten && other.gate == point.gate &&
+               other.model == point.model;
+      });
       if (spec == dense || is_there) continue;
-      seen.emplace_back(spec, point.gate);
+      seen.push_back({spec, point.gate, point.model});
+      point.model = model_beside(file, point.model);
       recipe.points.push_back(std::move(point));
       if (recipe.points.size() > kMostPoints) fail(file, "policies", "more than 10000 points", "fewer");
     }
@@ -224,12 +240,6 @@ std::vector<double> matched_of(const json& recipe, const std::string& file) {
   return costs;
 }
 
-std::string beside(const fs::path& recipe, const std::string& file) {
-  const fs::path path(file);
-  return file.empty() || path.is_absolute() ? file
-                                            : (fs::absolute(recipe).parent_path() / path).lexically_normal().string();
-}
-
 /// What an evaluation is asked for, policies and gates apart.
 EvalRequest request_of(const JsonObject& object, const fs::path& path) {
   const EvalRequest usual;
@@ -240,7 +250,6 @@ EvalRequest request_of(const JsonObject& object, const fs::path& path) {
                       .texts = object.texts("texts"),
                       .questions = static_cast<int>(object.integer_or("questions", usual.questions, 1, 100'000)),
                       .pieces = static_cast<int>(object.integer_or("pieces", usual.pieces, 1, 100'000)),
-                      .length = static_cast<int>(object.integer_or("length", 0, 0, kMaxPositions)),
                       .filler = beside(path, object.text_or("filler", "")),
                       .chat = object.boolean_or("chat", false),
                       .oracle = object.boolean_or("oracle", false),
@@ -265,14 +274,21 @@ EvalRequest request_of(const JsonObject& object, const fs::path& path) {
 /// Density leaves the window out: by it a policy that keeps nothing but a long window would cost nothing.
 void refuse_windows(const SweepRecipe& recipe, const std::string& file) {
   std::vector<double> windows;
-  for (const SweepPoint& point : recipe.points)
-    windows.push_back(PolicySpec::parse(point.policy).geometry(recipe.request.length).window);
+  for (const SweepPoint& point : recipe.points) {
+    for (const int length : recipe.lengths) windows.push_back(PolicySpec::parse(point.policy).geometry(length).window);
+  }
   if (const auto spread = window_spread(windows))
     fail(file, "cost", "\"density\" for policies with windows of " + spread->text() + " tokens",
          "policies with one window, because density leaves it out; or \"cost\": \"cache_size\"");
 }
 
 }  // namespace
+
+std::string beside(const fs::path& recipe, const std::string& file) {
+  const fs::path path(file);
+  return file.empty() || path.is_absolute() ? file
+                                            : (fs::absolute(recipe).parent_path() / path).lexically_normal().string();
+}
 
 SweepRecipe read_sweep_recipe(const fs::path& path) {
   const json recipe = read_json(path);
@@ -281,8 +297,13 @@ SweepRecipe read_sweep_recipe(const fs::path& path) {
   check_keys(recipe, kKeys, file, "");
   const JsonObject object(recipe, file);
   for (const char* said : {"name", "note"}) object.text_or(said, "");  // for people, and texts all the same
-  SweepRecipe result{.text = recipe.dump(), .model = object.text("model"), .request = request_of(object, path)};
+  SweepRecipe result{
+      .text = recipe.dump(), .model = model_beside(path, object.text("model")), .request = request_of(object, path)};
   add_points(result, recipe.value("policies", json()), file);
+  for (const std::int64_t length : integers(recipe, "length", 0, 0, kMaxPositions, file)) {
+    result.lengths.push_back(static_cast<int>(length));
+  }
+  if (result.lengths.size() == 1) result.request.length = result.lengths[0];
   for (const std::int64_t chunk : integers(recipe, "chunk", 1, 1, kMaxPositions, file)) {
     result.chunks.push_back(static_cast<int>(chunk));
   }

@@ -158,7 +158,8 @@ void add_axis(Columns& columns, const SweepPlan& plan, const std::string& axis) 
 std::string asked_text(const Row& row) {
   const SweepGroup& group = *row.group;
   ordered_json asked = {{"group", group.name()}, {"policy", row.facts.policy}};
-  if (!group.gate.empty()) asked["gate"] = group.gate;
+  if (!group.gate.empty()) asked["gate"] = group.gate_file;
+  if (!group.model.empty()) asked["model"] = group.model;
   if (group.length > 0) asked["length"] = group.length;
   if (group.is_texts) {
     asked["chunk"] = group.chunk;
@@ -176,6 +177,9 @@ void add_identity(Columns& columns, const SweepPlan& plan, const SweepJournal& j
                   if (row.point == nullptr) return std::string();
                   return row.point->gate.empty() ? row.point->loads : row.point->gate;
                 });
+  if (std::ranges::any_of(plan.points, [](const SweepPoint& point) { return !point.model.empty(); }))
+    columns.texts("model", "folder, where the entry has its own; empty: the recipe's model",
+                  [](const Row& row) { return row.point ? row.point->model : std::string(); });
   columns.texts("curve", "name shared by points that differ only in the axis written as *; empty for the dense policy",
                 [](const Row& row) { return row.point ? row.point->curve : std::string(); });
   for (const std::string& axis : plan.axes) add_axis(columns, plan, axis);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <map>
 
 #include "app/studies/sweep/sweep_derived.h"
 #include "app/studies/sweep/sweep_table.h"
@@ -38,14 +40,23 @@ std::string mark(const StudyTable& table, std::size_t row) {
   return value_at(table, "on_front", row) > 0 ? "*" : "";
 }
 
-std::vector<std::string> cells_of(const StudyTable& table, std::size_t row) {
+std::string name_of(const StudyTable& table, std::size_t row) {
   const std::string& gate = table.texts("gate", kSource)[row];
-  return {table.texts("policy", kSource)[row] + (gate.empty() ? "" : " (" + gate + ")"),
+  const StudyColumn* model = table.column("model");
+  std::string loads = gate;
+  if (model != nullptr && !model->texts[row].empty())
+    loads += (gate.empty() ? "" : ", ") + std::filesystem::path(model->texts[row]).filename().string();
+  return table.texts("policy", kSource)[row] + (loads.empty() ? "" : " (" + loads + ")");
+}
+
+std::vector<std::string> cells_of(const StudyTable& table, std::size_t row) {
+  return {name_of(table, row),
           table_number(value_at(table, "n", row), 0),
           table_number(value_at(table, "nll", row), 4),
           difference(table, row),
           table_number(value_at(table, "accuracy", row), 3),
           interval(table, row),
+          table_number(value_at(table, "accuracy_relative", row), 3),
           table_number(value_at(table, "cache_size", row), 3),
           table_number(value_at(table, "cache_size_end", row), 3),
           table_number(value_at(table, "cache_bytes", row) / 1e6, 2),
@@ -58,10 +69,47 @@ std::vector<std::string> cells_of(const StudyTable& table, std::size_t row) {
           mark(table, row)};
 }
 
-std::string heading(const StudyTable& table, std::size_t row) {
-  const double chunk = value_at(table, "chunk", row), seed = value_at(table, "seed", row);
-  return table.texts("item", kSource)[row] +
-         (std::isnan(chunk) ? ", seed " + number_text(seed) : ", chunk " + number_text(chunk));
+std::string heading(const std::string& item, const StudyTable& table, std::size_t row) {
+  const double chunk = value_at(table, "chunk", row), seed = value_at(table, "seed", row),
+               length = value_at(table, "length", row);
+  return item + (std::isnan(length) ? "" : ", length " + number_text(length)) +
+         (std::isnan(chunk) ? ", seed " + number_text(seed) : ", chunk " + number_text(chunk)) + "\n";
+}
+
+/// Rows of one item, the dense policy first; those of every item name the same policies in the same order.
+using ItemRows = std::vector<std::size_t>;
+
+/// Means over the tasks of one length and seed. A policy that lacks an answer has none: the mean over some of the tasks is
+/// another number.
+std::string averages_text(const StudyTable& table, const std::vector<ItemRows>& tasks) {
+  Cells cells = {{"policy", "accuracy", "of dense", "cache size", "density", "read"}};
+  const auto mean = [&](std::size_t place, const char* column) {
+    double sum = 0;
+    for (const ItemRows& rows : tasks) sum += value_at(table, column, rows[place]);
+    return sum / static_cast<double>(tasks.size());
+  };
+  for (std::size_t place = 0; place < tasks[0].size(); ++place) {
+    cells.push_back({name_of(table, tasks[0][place]), table_number(mean(place, "accuracy"), 3),
+                     table_number(mean(place, "accuracy") / mean(0, "accuracy"), 3),
+                     table_number(mean(place, "cache_size"), 3), table_number(mean(place, "density"), 3),
+                     table_number(mean(place, "read_share"), 3)});
+  }
+  return heading("average of " + std::to_string(tasks.size()) + " tasks", table, tasks[0][0]) +
+         format_table(without_empty_columns(std::move(cells)));
+}
+
+/// Of every length and seed that has several tasks.
+std::string all_averages(const StudyTable& table, const std::vector<ItemRows>& items) {
+  std::map<std::pair<double, double>, std::vector<ItemRows>> groups;
+  for (const ItemRows& rows : items) {
+    if (!std::isnan(value_at(table, "chunk", rows[0]))) continue;
+    const double length = value_at(table, "length", rows[0]);
+    groups[{std::isnan(length) ? 0 : length, value_at(table, "seed", rows[0])}].push_back(rows);
+  }
+  std::string text;
+  for (const auto& [place, tasks] : groups)
+    if (tasks.size() > 1) text += "\n" + averages_text(table, tasks);
+  return text;
 }
 
 /// A line a curve, a column a cost.
@@ -94,15 +142,17 @@ std::string matched_text(const StudyTable& table, std::vector<std::size_t> rows)
 std::string sweep_text(const StudyTable& table) {
   std::string text;
   const auto& cost = table.numbers(study_cost(table), kSource);
-  for (std::vector<std::size_t> rows : rows_by_item(table)) {
-    const std::vector<std::size_t> in_order = rows;
+  const std::vector<ItemRows> items = rows_by_item(table);
+  for (ItemRows rows : items) {
+    const ItemRows in_order = rows;
     std::stable_sort(rows.begin() + 1, rows.end(), [&](std::size_t a, std::size_t b) { return cost[a] < cost[b]; });
-    Cells cells = {{"policy", "n", "NLL", "NLL - dense", "accuracy", "95 %", "cache size", "at the end", "MB",
-                    "density", "read", "recall", "mass recall", "output error", "ms/token", "front"}};
+    Cells cells = {{"policy", "n", "NLL", "NLL - dense", "accuracy", "95 %", "of dense", "cache size", "at the end",
+                    "MB", "density", "read", "recall", "mass recall", "output error", "ms/token", "front"}};
     for (const std::size_t row : rows) cells.push_back(cells_of(table, row));
-    text += (text.empty() ? "" : "\n") + heading(table, rows[0]) + "\n" +
+    text += (text.empty() ? "" : "\n") + heading(table.texts("item", kSource)[rows[0]], table, rows[0]) +
             format_table(without_empty_columns(std::move(cells))) + matched_text(table, in_order);
   }
+  text += all_averages(table, items);
   if (const auto windows = window_spread(table)) text += windows->warning() + "\n";
   return text;
 }
