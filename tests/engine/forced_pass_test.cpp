@@ -134,7 +134,8 @@ Evictions snapkv(const PlainLayer& layer, int kv_head, int budget, int window, i
       });
 }
 
-Evictions expected_attention(const PlainLayer& layer, int kv_head, int budget, int n_sink, int n_future, int chunk) {
+Evictions expected_attention(const PlainLayer& layer, int kv_head, int budget, int n_sink, int n_future, int protect,
+                             int chunk) {
   const at::Tensor inv_freq = model().weights().layers[0].inv_freq.to(at::kDouble).contiguous();
   const std::vector<double> frequencies(inv_freq.data_ptr<double>(), inv_freq.data_ptr<double>() + inv_freq.numel());
   return read_in_chunks(
@@ -143,7 +144,7 @@ Evictions expected_attention(const PlainLayer& layer, int kv_head, int budget, i
         if (static_cast<int>(held.size()) <= budget) return;
         const auto score = test::expected_scores(layer, frequencies, kv_head, held, std::max(n_sink, n - 256), n,
                                                  n_sink, n_future, {true, true, 0});
-        test::keep_best(held, score, budget, n_sink, n, n, out);
+        test::keep_best(held, score, budget, n_sink, n - protect, n, out);
       });
 }
 
@@ -182,7 +183,9 @@ std::vector<Method> methods() {
     add("h2o:budget=24,window=8", [](const auto& l, int h, int c) { return least(l, h, false, 24, 8, c); });
     add("snapkv:budget=24,window=8", [](const auto& l, int h, int c) { return snapkv(l, h, 24, 8, c); });
     add("expected-attention:budget=24,sinks=4,future=8",
-        [](const auto& l, int h, int c) { return expected_attention(l, h, 24, 4, 8, c); });
+        [](const auto& l, int h, int c) { return expected_attention(l, h, 24, 4, 8, 0, c); });
+    add("expected-attention:budget=24,sinks=4,future=8,protect=6",
+        [](const auto& l, int h, int c) { return expected_attention(l, h, 24, 4, 8, 6, c); });
     add("wg-kv:threshold=0,window=16,drop=0.25,observe=8,pool=20",
         [](const auto& l, int h, int c) { return pool(l, h, 20, 16, 8, c); });
     add("streaming:sinks=4,window=20", [](const auto&, int, int c) { return streaming(4, 20, c); });

@@ -46,6 +46,7 @@ const PolicyCase kCases[] = {
     {"snapkv:budget=40,window=8,pooling=max,group=max,kernel=3", "snapkv:budget=512,window=8"},
     {"snapkv:window=8,pool=20,drop=0.25", "snapkv:window=8,pool=4096"},
     {"expected-attention:budget=40,interval=16,future=32", "expected-attention:budget=512,interval=16"},
+    {"expected-attention:budget=40,interval=16,future=32,protect=12", "expected-attention:budget=512,interval=16"},
     {"expected-attention:budget=40,interval=0,covariance=0,values=0", "expected-attention:budget=512"},
     {"kvpop:budget=48,sinks=4,window=16,allocation=pyramid,beta=4", "kvpop:budget=512,window=16,allocation=pyramid"},
     {"top-k:budget=40,sinks=2,window=16,allocation=ada", "top-k:budget=512,window=16,allocation=ada"},

@@ -8,6 +8,7 @@ constexpr ParameterInfo kParameters[] = {
     kBudgetParameter,
     tokens_parameter("sinks", 4, 0, "First tokens, which always stay. Their queries do not count in the statistics."),
     tokens_parameter("window", 1, 1, kWindowOfMetrics),
+    tokens_parameter("protect", 0, 0, "Newest tokens that a compression leaves alone. 0, as published: none."),
     tokens_parameter("future", 512, 1, "How many positions ahead the rotation is averaged over.", 1 << 20),
     tokens_parameter("interval", 512, 0,
                      "Tokens of the answer between two compressions. 0: compress only after the prompt."),
@@ -18,6 +19,12 @@ constexpr ParameterInfo kParameters[] = {
     kAllocationParameter,
     kBetaParameter,
     kSafeguardParameter};
+
+RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
+  RetentionGeometry geometry = budget_geometry(spec, n_positions);
+  check_protected(spec, geometry.budget(), spec.count("protect"), n_positions);
+  return geometry;
+}
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   return {.eviction = "expected-attention", .allocation = allocation_of(spec), .dense_prefill = true};
@@ -49,7 +56,7 @@ Policy expected_attention_policy() {
                "After the prompt and after every `interval` tokens, a head keeps the budget tokens with the highest scores.",
            .parameters = kParameters,
            .has_budget = true},
-      .geometry = budget_geometry,
+      .geometry = geometry,
       .plan = plan,
       .explain = explain,
       .log = log,

@@ -110,7 +110,7 @@ bool ExpectedAttention::accepts(const PolicySpec& next) const {
 
 void ExpectedAttention::compress(int n_tokens, int n_more, bool of_prompt, StepFacts* facts) {
   const bool with_values = spec().value("values") == 1;
-  keep_best(state_, {.n_tokens = n_tokens, .fixed_from = n_tokens, .n_more = n_more},
+  keep_best(state_, {.n_tokens = n_tokens, .fixed_from = n_tokens - spec().count("protect"), .n_more = n_more},
             {.reads = with_values ? Reads::keys_and_values : Reads::keys,
              .of = [&](const OrderedTokens& tokens) { return scores(tokens, n_tokens, of_prompt); }},
             facts);
