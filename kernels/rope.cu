@@ -18,7 +18,7 @@ __global__ void rope_kernel(T* x, const std::int32_t* positions, const float* in
   for (int i = threadIdx.x; i < half; i += kThreads) {
     // __fmul_rn: the product must be rounded to float32 before the sine is taken, as the reference does.
     const float angle = __fmul_rn(static_cast<float>(positions[blockIdx.x]), inv_freq[i]);
-    cosine[i] = cosf(angle) * attention_scaling;
+    cosine[i] = inv_freq[i] == 0 ? 1 : cosf(angle) * attention_scaling;
     sine[i] = sinf(angle) * attention_scaling;
   }
   __syncthreads();

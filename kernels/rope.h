@@ -9,7 +9,8 @@ namespace kvscope::kernels {
 ///     x[i]     <- x[i] cos a - x[i + h] sin a
 ///     x[i + h] <- x[i + h] cos a + x[i] sin a        (both times `attention_scaling`)
 ///
-/// The angle is the float32 product of position and inv_freq, as transformers computes it.
+/// The angle is the float32 product of position and inv_freq, as transformers computes it. A pair of frequency 0 stays as it
+/// is, without attention_scaling: partial rotation.
 struct RopeArgs {
   void* x;                        // [n_tokens, n_heads, head_dim], contiguous; rotated in place
   const std::int32_t* positions;  // [n_tokens], device memory for the CUDA version
@@ -17,7 +18,7 @@ struct RopeArgs {
   std::int64_t n_tokens;
   int n_heads;
   int head_dim;             // even, at most 256
-  float attention_scaling;  // 1 but for YaRN
+  float attention_scaling;  // 1 but for YaRN and longrope
   DType dtype;
 };
 

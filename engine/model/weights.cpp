@@ -50,8 +50,12 @@ void plan_layer(const ModelConfig& config, int index, LayerWeights& out, Plan& p
   const std::int64_t hidden = config.hidden_size, head_dim = config.head_dim, ff = config.intermediate_size;
   const std::int64_t q_rows = config.n_heads * head_dim, kv_rows = config.n_kv_heads * head_dim;
   plan.add(out.input_norm, {part(names.input_norm, {hidden})});
-  plan.add(out.qkv_proj,
-           {part(names.q, {q_rows, hidden}), part(names.k, {kv_rows, hidden}), part(names.v, {kv_rows, hidden})});
+  if (names.qkv != nullptr) {
+    plan.add(out.qkv_proj, {part(names.qkv, {q_rows + 2 * kv_rows, hidden})});
+  } else {
+    plan.add(out.qkv_proj,
+             {part(names.q, {q_rows, hidden}), part(names.k, {kv_rows, hidden}), part(names.v, {kv_rows, hidden})});
+  }
   if (layer.qkv_bias) {
     plan.add(out.qkv_bias,
              {part(names.q, {q_rows}, ".bias"), part(names.k, {kv_rows}, ".bias"), part(names.v, {kv_rows}, ".bias")});
@@ -63,7 +67,11 @@ void plan_layer(const ModelConfig& config, int index, LayerWeights& out, Plan& p
   if (layer.attention.has_sink) plan.add(out.sink, {part(names.sink, {config.n_heads}, "")});
   plan.add(out.o_proj, {part(names.o, {hidden, q_rows})});
   plan.add(out.post_norm, {part(names.post_norm, {hidden})});
-  plan.add(out.gate_up, {part(names.gate, {ff, hidden}), part(names.up, {ff, hidden})});
+  if (names.gate_up != nullptr) {
+    plan.add(out.gate_up, {part(names.gate_up, {2 * ff, hidden})});
+  } else {
+    plan.add(out.gate_up, {part(names.gate, {ff, hidden}), part(names.up, {ff, hidden})});
+  }
   plan.add(out.down, {part(names.down, {hidden, ff})});
 }
 
@@ -72,16 +80,32 @@ void set_rotations(const ModelConfig& config, Weights& weights) {
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const LayerConfig& layer = config.layers[i];
     LayerWeights& out = weights.layers[i];
-    const bool as_before = i > 0 && layer.rope_theta == config.layers[i - 1].rope_theta &&
-                           layer.rope_scaling == config.layers[i - 1].rope_scaling;
-    if (as_before) {
+    if (i > 0 && rotates_alike(layer, config.layers[i - 1])) {
       out.inv_freq = weights.layers[i - 1].inv_freq;
       out.attention_scaling = weights.layers[i - 1].attention_scaling;
       continue;
     }
-    const RopeFrequencies rope = rope_frequencies(layer.rope_theta, config.head_dim, layer.rope_scaling);
+    const RopeFrequencies rope = rotation_of(layer, config.head_dim);
     out.inv_freq = at::tensor(rope.inv_freq, at::kFloat).to(weights.device);
     out.attention_scaling = rope.attention_scaling;
+  }
+}
+
+/// Brings the channels of queries and keys into the order in which kernels turn them.
+void order_channels(const ModelConfig& config, Weights& weights) {
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    const std::vector<std::int64_t> order = channel_order(config.layers[i], config.head_dim);
+    if (order.empty()) continue;
+    LayerWeights& layer = weights.layers[i];
+    const at::Tensor from = at::tensor(order, at::kLong).to(weights.device);
+    const std::int64_t n = config.n_heads + config.n_kv_heads;  // q and k come first
+    for (at::Tensor* rows : {&layer.qkv_proj, &layer.qkv_bias}) {
+      if (!rows->defined()) continue;
+      at::Tensor heads = rows->narrow(0, 0, n * config.head_dim).unflatten(0, {n, config.head_dim});
+      heads.copy_(heads.index_select(1, from));
+    }
+    for (at::Tensor* norm : {&layer.q_norm, &layer.k_norm})
+      if (norm->defined()) *norm = norm->index_select(0, from);
   }
 }
 
@@ -144,6 +168,7 @@ Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Devi
   for (LayerWeights& layer : weights.layers) {
     if (layer.sink.defined()) layer.sink = layer.sink.to(at::kFloat);  // as the kernels read it, whatever the dtype
   }
+  order_channels(config, weights);
   set_rotations(config, weights);
   return weights;
 }

@@ -1,6 +1,7 @@
 #include "engine/scorer/make_scorer.h"
 
 #include "engine/core/files/gate/gate_kinds.h"
+#include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/support/error.h"
 #include "engine/scorer/kvpop_scorer.h"
 #include "kernels/gate_score.h"
@@ -94,6 +95,9 @@ std::unique_ptr<TokenScorer> make_scorer(const GateFile& gate, const ModelConfig
                  .expected = "a gate whose KV heads decide separately"});
   }
   const GateKindInfo& kind = info_of(gate.config.kind);
+  const bool reads_channels =
+      kind.reads == GateReads::key_value || kind.reads == GateReads::key_pair || kind.reads == GateReads::query_channel;
+  if (reads_channels) require_whole_rotation(config, "a gate that reads the channels of heads");
   switch (kind.reads) {
     case GateReads::key:
       return make_key_scorer(gate, config, weights);

@@ -10,7 +10,7 @@ Rotation rotation_at(std::int32_t position, const float* inv_freq, int head_dim,
   Rotation rotation;
   for (int i = 0; i < head_dim / 2; ++i) {
     const float angle = static_cast<float>(position) * inv_freq[i];
-    rotation.cosine[i] = std::cos(angle) * attention_scaling;
+    rotation.cosine[i] = inv_freq[i] == 0 ? 1 : std::cos(angle) * attention_scaling;
     rotation.sine[i] = std::sin(angle) * attention_scaling;
   }
   return rotation;

@@ -32,9 +32,9 @@ __device__ void rotate_row(float* buffer, const float* inv_freq, float position,
     const float low = buffer[i], high = buffer[i + kHalf];
     float sine, cosine;
     // __fmul_rn: the product must be rounded to float32 before the sine is taken, as the reference does.
-    sincosf(__fmul_rn(position, inv_freq[i]), &sine, &cosine);
-    cosine *= attention_scaling;
-    sine *= attention_scaling;
+    const float frequency = inv_freq[i];
+    sincosf(__fmul_rn(position, frequency), &sine, &cosine);
+    if (frequency != 0) cosine *= attention_scaling, sine *= attention_scaling;
     buffer[i] = to_float(from_float<T>(low * cosine - high * sine));
     buffer[i + kHalf] = to_float(from_float<T>(high * cosine + low * sine));
   }

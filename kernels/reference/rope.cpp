@@ -12,6 +12,7 @@ void rope(const RopeArgs& args) {
     for (int head = 0; head < args.n_heads; ++head) {
       const std::int64_t row = (token * args.n_heads + head) * args.head_dim;
       for (int i = 0; i < half; ++i) {
+        if (args.inv_freq[i] == 0) continue;
         // float32 on purpose: at position 100000 the rounding of the product is part of what a model was trained with.
         const float angle = static_cast<float>(args.positions[token]) * args.inv_freq[i];
         const double cosine = std::cos(static_cast<double>(angle)) * args.attention_scaling;

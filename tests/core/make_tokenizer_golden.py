@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes golden/tokenizer_{qwen2,llama3,gpt2,smollm2,runs,llama2,mistral}.json.gz: tokenizers of these forms, trained here,
+"""Writes golden/tokenizer_{qwen2,llama3,gpt2,smollm2,runs,tekken,o200k,llama2,mistral}.json.gz: tokenizers of these forms, trained here,
 and what the `tokenizers` package makes of difficult texts. Needs `pip install tokenizers`; takes two minutes.
 
     python3 tests/core/make_tokenizer_golden.py [FAMILY...]
@@ -29,6 +29,12 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA3 = QWEN2.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 
+HEAD, TAIL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+OTHERS = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+TEKKEN = rf"[^\r\n\p{{L}}\p{{N}}]?{HEAD}*{TAIL}+|[^\r\n\p{{L}}\p{{N}}]?{HEAD}+{TAIL}*|\p{{N}}|{OTHERS}"
+ENDING = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{HEAD}*{TAIL}+{ENDING}|[^\r\n\p{{L}}\p{{N}}]?{HEAD}+{TAIL}*{ENDING}|\p{{N}}{{1,3}}|{OTHERS}")
+
 CORPUS = [
     "The cache keeps what the model will read again, and forgets the rest. It's a budget: you'll see what they've kept,",
     "what we're dropping, and why I'd rather not. The window slides; the sinks stay. Each head has its own memory.",
@@ -37,6 +43,13 @@ CORPUS = [
     "Größe, Führer, déjà vu, naïve, Việt Nam, Cửa Việt, señor, Łódź, smörgåsbord. Привет, мир! Память модели.",
     "ключ и значение. 缓存保留模型将再次读取的内容。记忆と忘却。기억과 망각. शब्द और स्मृति। ذاكرة النموذج. זיכרון המודל.",
     "if (x != 0) { return x->y; } // fine\t\t\tint main() { return 0; }\r\n\r\n\"quoted\" 'single' `code` ... --- === ###",
+]
+
+# Words of mixed case, for the patterns that look at it.
+CASED = [
+    "camelCase", "XMLHttpRequest", "ABCdef", "ABC def", "aB", "Ab", "AB", "aBC", "ABc's", "ABC'S", "abc'LLx", "ABC'll", "don'T've", "A's'b", "ÉCOLEÉcole", "ǅabc", "aǅb",
+    "ǅ", "ʰAʰ", "AʰB", "Aʰb", "ªAB", "ABª", "AB字CD", "字AB", "ABC字", "A\u0301B\u0301c", "\u0301AB", "!\u0301AB", "\u0301\u0301", " \u0301A", "-ABc", "--ABc", " ABc", "\tABc", "\nABc",
+    "//\n//a", "a//\r\n/b", "/\n/\n/", "://x", " /\n", "ABC1abc", "1ABc", "हिन्दीABC", "ABCहि", "ʼABC", "İi", "ΑΒΓαβγ", "АБВабв'Ре", "AB" * 50 + "c", "A" * 99, "A" * 40 + "字" + "A" * 40,
 ]
 
 TORTURE = [
@@ -233,6 +246,20 @@ def runs():
     return smollm2(False, True)
 
 
+def tekken():
+    tokenizer = trained(TEKKEN, False, False, 600)
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "<|im_end|>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))])
+    return json.loads(tokenizer.to_str())
+
+
+def o200k():
+    tokenizer = trained(O200K, False, False, 600)
+    tokenizer.add_special_tokens(["<|startoftext|>", "<|endoftext|>", "<|start|>", "<|end|>", "<|message|>", "<|im_end|>"])
+    return json.loads(tokenizer.to_str())
+
+
 def of_characters():
     """Like Llama 2's: <unk>, <s>, </s>, the bytes, then what was learnt; every way to merge a token is a merge."""
     tokenizer = Tokenizer(models.BPE())
@@ -352,7 +379,7 @@ def real(folder):
 def main():
     if sys.argv[1:2] == ["--real"]:
         return real(sys.argv[2])
-    makers = (qwen2, llama3, gpt2, smollm2, runs, llama2, mistral)
+    makers = (qwen2, llama3, gpt2, smollm2, runs, tekken, o200k, llama2, mistral)
     for make in [make for make in makers if make.__name__ in sys.argv[1:] or len(sys.argv) == 1]:
         data = make()
         tokenizer = Tokenizer.from_str(json.dumps(data))
@@ -368,7 +395,8 @@ def main():
             of_text |= {key: ids for key, ids in others.items() if ids != of_text["ids"]}
             return of_text | ({"decoded": tokenizer.decode(of_text["ids"], skip_special_tokens=False)} if later else {})
 
-        cases = [case(t) for t in TORTURE + MORE * later]
+        cased = make in (tekken, o200k)
+        cases = [case(t) for t in TORTURE + CASED * cased + MORE * later]
         texts = random_texts([t["content"] for t in data["added_tokens"]])
         tokenizer.encode_special_tokens = False
         blocks = []

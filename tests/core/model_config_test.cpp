@@ -1,11 +1,15 @@
 // config.json, field by field.
 #include "engine/core/files/weights/model_config.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "tests/core/model_config_support.h"
 
+using kvscope::channel_order;
 using kvscope::ModelConfig;
+using kvscope::rotation_of;
 using kvscope::test::error_of;
 using kvscope::test::good;
 using kvscope::test::load;
@@ -92,6 +96,110 @@ TEST_CASE(
   config["architectures"] = {"LlamaForCausalLM"};  // does not know the word
   config["model_type"] = "llama";
   CHECK(load(config).windows().empty());
+}
+
+TEST_CASE("Mistral's one window of all layers ends the context, where it would begin to hide tokens") {
+  json config = of_family("MistralForCausalLM");
+  config.erase("use_sliding_window");
+  CHECK(load(config).max_positions == 2048);  // 4096 where nothing is written
+  config["sliding_window"] = 2048;
+  CHECK(load(config).warnings.empty());
+  config["sliding_window"] = 512;
+  const ModelConfig c = load(config);
+  CHECK(c.max_positions == 512);
+  CHECK(c.windows().empty());
+  REQUIRE(c.warnings.size() == 1);
+  CHECK_THAT(c.warnings[0], Catch::EndsWith("config.json: sliding_window: all layers have a window of 512 tokens; the "
+                                            "context is limited to it"));
+  config["sliding_window"] = nullptr;
+  CHECK(load(config).max_positions == 2048);
+  config["layer_types"] = std::vector<std::string>(6, "sliding_attention");
+  CHECK_THAT(load_error(config), Catch::Contains("\"sliding_attention\" is not supported"));
+  json heads = of_family("MistralForCausalLM");
+  heads.erase("num_key_value_heads");
+  heads["num_attention_heads"] = 16;
+  CHECK(load(heads).n_kv_heads == 8);
+  heads["num_key_value_heads"] = nullptr;
+  CHECK(load(heads).n_kv_heads == 16);
+}
+
+TEST_CASE("SmolLM3 leaves every fourth layer without rotation, or those of a list") {
+  const auto still = [](const ModelConfig& c) {
+    std::vector<int> layers;
+    for (int i = 0; i < c.n_layers; ++i)
+      if (!c.layers[static_cast<std::size_t>(i)].rotates) layers.push_back(i);
+    return layers;
+  };
+  json config = of_family("SmolLM3ForCausalLM");
+  config.erase("tie_word_embeddings");
+  config.erase("rope_theta");
+  const ModelConfig c = load(config);
+  CHECK(still(c) == std::vector<int>{3});
+  CHECK(c.tie_word_embeddings);
+  CHECK(c.layers[0].rope_theta == 2e6);
+  CHECK(c.warnings.empty());
+  for (const float frequency : rotation_of(c.layers[3], 32).inv_freq) CHECK(frequency == 0);
+  CHECK(rotation_of(c.layers[2], 32).inv_freq[0] == 1);
+  config["no_rope_layer_interval"] = 2;
+  CHECK(still(load(config)) == std::vector<int>{1, 3, 5});
+  config["no_rope_layers"] = {1, 1, 0, 1, 1, 0};
+  CHECK(still(load(config)) == std::vector<int>{2, 5});
+  config["use_sliding_window"] = true;  // of those without rotation, and of none where no window is written
+  CHECK(load(config).windows().empty());
+  config["sliding_window"] = 96;
+  CHECK(load(config).windows() == std::vector<std::int32_t>{0, 0, 96, 0, 0, 96});
+  config["no_rope_layers"] = {1, 1};
+  CHECK_THAT(load_error(config), Catch::Contains("no_rope_layers: not a list of 6; expected 0 or 1 for each layer"));
+  config["no_rope_layers"] = {1, 1, 2, 1, 1, 1};
+  CHECK_THAT(load_error(config), Catch::Contains("no_rope_layers: 2; expected 0 or 1"));
+  json other = good();
+  other["no_rope_layers"] = {1, 1, 1, 1, 1, 0};
+  REQUIRE(load(other).warnings.size() == 1);
+  CHECK_THAT(load(other).warnings[0], Catch::Contains("unknown keys: no_rope_layers"));
+}
+
+TEST_CASE("Phi-3 turns part of a head's channels, and kernels find the pairs where all turn") {
+  json config = of_family("Phi3ForCausalLM");
+  config["hidden_size"] = 1024;  // heads of 128
+  config["partial_rotary_factor"] = 0.75;
+  const ModelConfig c = load(config);
+  CHECK(c.layers[0].rotated == 96);
+  const auto order = channel_order(c.layers[0], 128);
+  REQUIRE(order.size() == 128);
+  std::vector<std::int64_t> sorted = order;
+  std::ranges::sort(sorted);
+  const auto frequencies = rotation_of(c.layers[0], 128).inv_freq;
+  REQUIRE(frequencies.size() == 64);
+  for (std::size_t i = 0; i < 64; ++i) {
+    CHECK(sorted[i] == static_cast<std::int64_t>(i));
+    // In the files channel i < 48 turns with i + 48.
+    if (i < 48) CHECK((order[i] == static_cast<std::int64_t>(i) && order[i + 64] == order[i] + 48));
+    CHECK((frequencies[i] == 0) == (i >= 48));
+  }
+  config["partial_rotary_factor"] = 1;
+  CHECK(channel_order(load(config).layers[0], 128).empty());
+  config["partial_rotary_factor"] = 0.4;
+  CHECK_THAT(load_error(config), Catch::Contains("partial_rotary_factor: 51 of 128 channels; expected an even number"));
+}
+
+TEST_CASE("longrope takes the factors of the model's whole context, and a line says so") {
+  json config = of_family("Phi3ForCausalLM");
+  std::vector<double> low(16, 1.0), high;
+  for (int i = 0; i < 16; ++i) high.push_back(1 + i);
+  config["rope_scaling"] = {{"type", "su"}, {"short_factor", low}, {"long_factor", high}};
+  config["original_max_position_embeddings"] = 512;
+  const ModelConfig c = load(config);
+  CHECK(c.layers[0].rope_scaling.factors == high);
+  CHECK(c.layers[0].rope_scaling.factor == 4);
+  const auto rope = rotation_of(c.layers[0], 32);
+  CHECK(rope.attention_scaling == Approx(std::sqrt(1 + std::log(4.0) / std::log(512.0))));
+  CHECK(rope.inv_freq[3] == Approx(std::pow(1e6, -6.0 / 32) / 4));
+  REQUIRE(c.warnings.size() == 1);
+  CHECK_THAT(c.warnings[0], Catch::EndsWith("transformers uses short_factor up to 512 tokens"));
+  config["original_max_position_embeddings"] = 2048;
+  CHECK(load(config).layers[0].rope_scaling.factors == low);
+  CHECK(rotation_of(load(config).layers[0], 32).attention_scaling == 1);
+  CHECK(load(config).warnings.empty());
 }
 
 TEST_CASE("layer_types says which layers have the window, and one that has none to take is refused") {
@@ -184,6 +292,32 @@ TEST_CASE("Configurations as the families publish them are read") {
        false,
        RopeKind::llama3,
        {128001}},
+      // Mistral-7B-Instruct-v0.3
+      {R"({"architectures":["MistralForCausalLM"],"attention_dropout":0.0,"bos_token_id":1,"eos_token_id":2,
+       "hidden_act":"silu","hidden_size":4096,"initializer_range":0.02,"intermediate_size":14336,
+       "max_position_embeddings":32768,"model_type":"mistral","num_attention_heads":32,"num_hidden_layers":32,
+       "num_key_value_heads":8,"rms_norm_eps":1e-05,"rope_theta":1000000.0,"sliding_window":null,
+       "tie_word_embeddings":false,"torch_dtype":"bfloat16","use_cache":true,"vocab_size":32768})",
+       4,
+       128,
+       false,
+       false,
+       false,
+       RopeKind::plain,
+       {2}},
+      // Mistral-Nemo-Instruct-2407: heads of 128, not of 5120 / 32
+      {R"({"architectures":["MistralForCausalLM"],"attention_dropout":0.0,"bos_token_id":1,"eos_token_id":2,
+       "head_dim":128,"hidden_act":"silu","hidden_size":5120,"initializer_range":0.02,"intermediate_size":14336,
+       "max_position_embeddings":1024000,"model_type":"mistral","num_attention_heads":32,"num_hidden_layers":40,
+       "num_key_value_heads":8,"rms_norm_eps":1e-05,"rope_theta":1000000.0,"sliding_window":null,
+       "tie_word_embeddings":false,"torch_dtype":"bfloat16","use_cache":true,"vocab_size":131072})",
+       4,
+       128,
+       false,
+       false,
+       false,
+       RopeKind::plain,
+       {2}},
   }));
   const ModelConfig c = load(json::parse(p.config));
   CHECK(c.group_size() == p.group_size);
@@ -288,14 +422,21 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
       {"architectures",
        {"LlavaForConditionalGeneration"},
        "architectures: \"LlavaForConditionalGeneration\" is not supported; expected one of: Qwen3ForCausalLM, "
-       "Qwen2ForCausalLM, LlamaForCausalLM"},
+       "Qwen2ForCausalLM, LlamaForCausalLM, MistralForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM"},
       {"architectures", "Qwen3ForCausalLM", "architectures: not a list"},
       {"architectures", {1}, "architectures: not a list"},
       {"rope_scaling",
        {{"rope_type", "dynamic"}, {"factor", 2.0}},
-       "rope_scaling.rope_type: \"dynamic\" is not supported; expected one of: default, linear, llama3, yarn"},
-      {"rope_scaling", {{"type", "su"}}, "rope_scaling.rope_type: \"su\" is not supported"},
-      {"rope_parameters", {{"rope_type", "longrope"}}, "rope_parameters.rope_type: \"longrope\" is not supported"},
+       "rope_scaling.rope_type: \"dynamic\" is not supported; expected one of: default, linear, llama3, yarn, "
+       "longrope"},
+      {"rope_scaling", {{"type", "su"}}, "rope_scaling.short_factor: not a list of 32; expected one number for each"},
+      {"rope_parameters",
+       {{"rope_type", "longrope"}, {"original_max_position_embeddings", 1024}, {"long_factor", {1, 2}}},
+       "rope_parameters.long_factor: not a list of 32"},
+      {"rope_scaling",
+       {{"type", "longrope"}, {"short_factor", std::vector<double>(32, 0)}},
+       "rope_scaling.short_factor: 0.0; expected numbers above 0"},
+      {"lm_head_bias", true, "lm_head_bias: true is not supported"},
       {"rope_scaling", "yarn", "rope_scaling: \"yarn\"; expected an object"},
       {"rope_scaling", {{"type", "linear"}}, "rope_scaling.factor: missing; expected a number from 1 to 1000000"},
       {"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "rope_scaling.factor: 0.5; expected a number from 1"},

@@ -121,6 +121,25 @@ TEST_CASE("logits of models with a window on every other layer on CUDA are those
   check_bfloat16(golden, "cuda");
 }
 
+const nlohmann::json& golden_families() {
+  static const nlohmann::json golden = test::read_golden("tests/engine/golden/family_logits.json");
+  return golden["models"];
+}
+
+TEST_CASE("logits of two models of each further family are those of transformers", "[engine][logits][family]") {
+  const nlohmann::json& golden = golden_families()[GENERATE(range(0, 6))];
+  check_logits(golden, "cpu");
+  check_bfloat16(golden, "cpu");
+}
+
+TEST_CASE("logits of two models of each further family on CUDA are those of transformers",
+          "[engine][logits][family][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  const nlohmann::json& golden = golden_families()[GENERATE(range(0, 6))];
+  check_logits(golden, "cuda");
+  check_bfloat16(golden, "cuda");
+}
+
 TEST_CASE("logits of small random models of all three families on CUDA are those of transformers",
           "[engine][logits][cuda]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");

@@ -17,12 +17,15 @@ import numpy as np
 import torch
 import transformers
 from tokenizers import Tokenizer
-from transformers import (LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Phi3Config, Phi3ForCausalLM,
+                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 SAMPLE = FOLDER.parents[1] / 'samples' / 'models' / 'kvscope-tiny'
 CLASSES = {'Qwen3ForCausalLM': (Qwen3Config, Qwen3ForCausalLM), 'Qwen2ForCausalLM': (Qwen2Config, Qwen2ForCausalLM),
            'LlamaForCausalLM': (LlamaConfig, LlamaForCausalLM)}
+OTHERS = {'MistralForCausalLM': (MistralConfig, MistralForCausalLM), 'SmolLM3ForCausalLM': (SmolLM3Config, SmolLM3ForCausalLM),
+          'Phi3ForCausalLM': (Phi3Config, Phi3ForCausalLM)}
 TOKENS = 142
 POSITIONS = [0, 16, 63, 64, 127, 128, TOKENS - 1]  # whose logits are kept: beside the borders of pages and tiles
 # The original contexts are so short that the scaling matters within TOKENS.
@@ -99,9 +102,24 @@ def local_shapes():
         use_sliding_window=True, sliding_window=40, max_window_layers=1)
 
 
+def family_shapes():
+    """Two models of each further family: one as its config.json usually is, and one with what only it has."""
+    yield make_config('MistralForCausalLM', 4, 2, 64, False, 'default', 0) | dict(sliding_window=None)
+    yield make_config('MistralForCausalLM', 2, 2, 128, True, 'yarn', 1) | dict(sliding_window=4096)
+    yield make_config('SmolLM3ForCausalLM', 4, 1, 64, True, 'default', 2) | dict(
+        num_hidden_layers=4, no_rope_layer_interval=4, pad_token_id=0)
+    yield make_config('SmolLM3ForCausalLM', 2, 2, 128, False, 'llama3', 3) | dict(
+        pad_token_id=0, no_rope_layers=[0, 1], use_sliding_window=True, sliding_window=40, layer_types=['sliding_attention', 'full_attention'])
+    yield make_config('Phi3ForCausalLM', 1, 3, 80, False, 'default', 4, implied=True) | dict(sliding_window=None, pad_token_id=0)
+    pairs = 128 * 3 // 4 // 2
+    yield make_config('Phi3ForCausalLM', 4, 2, 128, True, 'default', 5, implied=True) | dict(
+        sliding_window=None, pad_token_id=0, partial_rotary_factor=0.75, max_position_embeddings=256, original_max_position_embeddings=64,
+        rope_scaling=dict(type='longrope', short_factor=[1.0] * pairs, long_factor=[1 + i / 8 for i in range(pairs)]))
+
+
 def make_model(config, seed, weights_dtype=torch.float32):
     """The weights are rounded to weights_dtype and computed with in float32."""
-    config_class, model_class = CLASSES[config['architectures'][0]]
+    config_class, model_class = (CLASSES | OTHERS)[config['architectures'][0]]
     # A copy: transformers writes into the sections that it is given.
     made = config_class(**json.loads(json.dumps(config)))
     made._attn_implementation = 'eager'
@@ -161,6 +179,7 @@ if __name__ == '__main__':
     transformers.logging.set_verbosity_error()
     write('logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(shapes(), start=1)])
     write('local_logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(local_shapes(), start=201)])
+    write('family_logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(family_shapes(), start=301)])
     write('score.json.gz', text=TEXT, models=[
         golden_score(101, make_config('Qwen3ForCausalLM', 2, 2, 64, True, 'yarn', 0, vocab=4096), 'bfloat16'),
         golden_score(102, make_config('Qwen2ForCausalLM', 7, 1, 64, False, 'default', 1, vocab=4096), 'float16'),

@@ -62,6 +62,7 @@ DecoderModule::DecoderModule(const ModelConfig& config, int n_positions, at::Dev
                  .expected = "a model whose layers are all global, to be trained here"});
   check_layers(config, "model");
   require_plain_attention(config, "training");
+  require_whole_rotation(config, "training");
   const TensorNames& names = config.family->names;
   embedding_ = parameters_[weight_of(names.embedding)];
   output_ = config.tie_word_embeddings ? embedding_ : parameters_[weight_of(names.lm_head)];
@@ -69,12 +70,9 @@ DecoderModule::DecoderModule(const ModelConfig& config, int n_positions, at::Dev
   for (int i = 0; i < config.n_layers; ++i) {
     const LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
     layers_.push_back(layer_of(i));
-    const bool as_before = i > 0 && layer.rope_theta == config.layers[i - 1].rope_theta &&
-                           layer.rope_scaling == config.layers[i - 1].rope_scaling;
+    const bool as_before = i > 0 && rotates_alike(layer, config.layers[i - 1]);
     layers_.back().rotary =
-        as_before ? layers_[i - 1].rotary
-                  : RotaryTable::make(n_positions,
-                                      rope_frequencies(layer.rope_theta, config.head_dim, layer.rope_scaling), device);
+        as_before ? layers_[i - 1].rotary : RotaryTable::make(n_positions, rotation_of(layer, config.head_dim), device);
   }
 }
 

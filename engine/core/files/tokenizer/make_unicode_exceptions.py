@@ -16,8 +16,9 @@ import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 EVERY = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-LETTER, NUMBER, SPACE, WORD, NEWER_NUMBER = 1, 2, 3, 4, 8  # of unicode.cpp
-OF_CATEGORY = [0] + [LETTER | WORD] * 5 + [WORD] * 3 + [NUMBER | WORD] * 2 + [NUMBER] + [WORD] + [0] * 10 + [SPACE] * 3 + [0] * 4
+LETTER, NUMBER, SPACE, WORD, NEWER_NUMBER, HEAD, TAIL = 1, 2, 3, 4, 8, 16, 32  # of unicode.cpp
+CASED = [HEAD, TAIL, HEAD, HEAD | TAIL, HEAD | TAIL]  # Lu, Ll, Lt, Lm, Lo
+OF_CATEGORY = [0] + [LETTER | WORD | case for case in CASED] + [WORD | HEAD | TAIL] * 3 + [NUMBER | WORD] * 2 + [NUMBER] + [WORD] + [0] * 10 + [SPACE] * 3 + [0] * 4
 NFC, NFD = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str
 
 
@@ -63,10 +64,12 @@ def classes():
     assert not letter & number and not letter & space and not number & space
     assert space == stripped(), "lstrip and rstrip would need a class of their own"
     assert number <= newer, "Digits would need a class of its own"
+    head, tail = matched(r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"), matched(r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]")
     word, bits = word_characters(), [0] * 0x110000
     for c in EVERY:
         bits[c] = LETTER if c in letter else NUMBER if c in number else SPACE if c in space else 0
         bits[c] |= (WORD if c in word else 0) | (NEWER_NUMBER if c in newer - number else 0)
+        bits[c] |= (HEAD if c in head else 0) | (TAIL if c in tail else 0)
     return bits
 
 

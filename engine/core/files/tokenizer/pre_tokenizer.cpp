@@ -28,8 +28,8 @@ class Cursor {
     for (Char c = at(i); c.end && c.kind == kind && limit-- != 0; c = at(i)) i = c.end;
     return i;
   }
-  std::size_t line_ends(std::size_t i) const {
-    while (i < text_.size() && is_line_end(text_[i])) ++i;
+  std::size_t line_ends(std::size_t i, bool or_slashes = false) const {
+    while (i < text_.size() && (is_line_end(text_[i]) || (or_slashes && text_[i] == '/'))) ++i;
     return i;
   }
   std::size_t size() const { return text_.size(); }
@@ -39,15 +39,15 @@ class Cursor {
   std::string_view text_;
 };
 
-/// Past 's 't 're 've 'm 'll 'd at the start, or 0. Without case, a long s (U+017F) is an s too.
-std::size_t contraction(const Cursor& text, bool any_case) {
-  if (text.at(0).code_point != '\'') return 0;
+/// Past 's 't 're 've 'm 'll 'd at `begin`, or 0. Without case, a long s (U+017F) is an s too.
+std::size_t contraction(const Cursor& text, bool any_case, std::size_t begin = 0) {
+  if (text.at(begin).code_point != '\'') return 0;
   const auto letter = [&](const Char& c) -> char32_t {
     if (!any_case) return c.code_point;
     if (c.code_point == 0x17F) return 's';
     return c.code_point >= 'A' && c.code_point <= 'Z' ? c.code_point + ('a' - 'A') : c.code_point;
   };
-  const Char first = text.at(1);
+  const Char first = text.at(begin + 1);
   const char32_t a = letter(first);
   if (first.end == 0) return 0;
   if (a == 's' || a == 't' || a == 'm' || a == 'd') return first.end;
@@ -104,6 +104,49 @@ std::size_t modern_word(const Cursor& text, int max_numbers) {
   return white_space(text, first);
 }
 
+/// Past [head]*[tail]+ at i (classes of word_part()), or 0. The run of heads gives back what [tail]+ needs: its last tail.
+std::size_t capitals_then_tail(const Cursor& text, std::size_t i) {
+  std::size_t end = i, after_tail = 0;
+  Char c = text.at(i);
+  for (; c.end && word_part(c.code_point).head; c = text.at(end)) {
+    end = c.end;
+    if (word_part(c.code_point).tail) after_tail = end;
+  }
+  if (!c.end || !word_part(c.code_point).tail) return after_tail;
+  for (; c.end && word_part(c.code_point).tail; c = text.at(end)) end = c.end;
+  return end;
+}
+
+/// Past [head]+[tail]* at i, or 0.
+std::size_t capitals_and_tail(const Cursor& text, std::size_t i) {
+  std::size_t end = i;
+  Char c = text.at(i);
+  for (; c.end && word_part(c.code_point).head; c = text.at(end)) end = c.end;
+  if (end == i) return 0;
+  for (; c.end && word_part(c.code_point).tail; c = text.at(end)) end = c.end;
+  return end;
+}
+
+/// [^\r\n\p{L}\p{N}]?[head]*[tail]+|[^\r\n\p{L}\p{N}]?[head]+[tail]*|\p{N}{1,max}|
+/// ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ , with_contractions: (?i:'s|'t|'re|'ve|'m|'ll|'d)? after the first two
+std::size_t cased_word(const Cursor& text, int max_numbers, bool with_contractions) {
+  const Char first = text.at(0);
+  const bool may_lead = first.kind != CharClass::letter && first.kind != CharClass::number &&
+                        !Cursor::is_line_end(first.code_point);
+  for (const auto word : {capitals_then_tail, capitals_and_tail}) {
+    std::size_t end = may_lead ? word(text, first.end) : 0;
+    if (end == 0) end = word(text, 0);
+    if (end == 0) continue;
+    const std::size_t past = with_contractions ? contraction(text, true, end) : 0;
+    return past > 0 ? past : end;
+  }
+  if (first.kind == CharClass::number) return text.run(0, CharClass::number, max_numbers);
+  const Char start = first.code_point == ' ' ? text.at(first.end) : first;
+  if (start.end && start.kind == CharClass::other) return text.line_ends(text.run(start.end, CharClass::other), true);
+  if (const std::size_t end = through_line_ends(text)) return end;
+  return white_space(text, first);
+}
+
 }  // namespace
 
 std::string_view pattern_text(SplitPattern pattern) {
@@ -114,6 +157,10 @@ std::string_view pattern_text(SplitPattern pattern) {
       return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
     case SplitPattern::llama3:
       return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    case SplitPattern::tekken:
+      return R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    case SplitPattern::o200k:
+      return R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
   }
   return {};
 }
@@ -121,6 +168,8 @@ std::string_view pattern_text(SplitPattern pattern) {
 std::size_t word_length(SplitPattern pattern, std::string_view text) {
   const Cursor cursor(text);
   if (pattern == SplitPattern::gpt2) return gpt2_word(cursor);
+  if (pattern == SplitPattern::tekken) return cased_word(cursor, 1, false);
+  if (pattern == SplitPattern::o200k) return cased_word(cursor, 3, true);
   return modern_word(cursor, pattern == SplitPattern::llama3 ? 3 : 1);
 }
 

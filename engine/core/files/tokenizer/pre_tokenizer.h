@@ -12,6 +12,8 @@ enum class SplitPattern {
   gpt2,    // ByteLevel with use_regex
   qwen2,   // numbers one by one; Qwen2, Qwen2.5, Qwen3
   llama3,  // numbers up to three together
+  tekken,  // words end where a capital begins, numbers one by one; Mistral Nemo and its successors
+  o200k,   // the same with contractions at their words, numbers up to three together; gpt-oss, Phi-4-mini
 };
 
 /// Digits before the pattern: numbers are pieces of their own, one by one or in runs.

@@ -120,14 +120,14 @@ class Reader : JsonStepReader {
     const json& raw = object.raw();
     if (!raw.contains("pattern")) fail(where + ".pattern", "missing", "{\"Regex\": ...}");
     const std::string pattern = JsonObject(raw["pattern"], file_, where + ".pattern").text("Regex");
-    if (pattern == pattern_text(SplitPattern::qwen2)) {
-      out_.split = SplitPattern::qwen2;
-    } else if (pattern == pattern_text(SplitPattern::llama3)) {
-      out_.split = SplitPattern::llama3;
-    } else {
+    constexpr SplitPattern kKnown[] = {SplitPattern::qwen2, SplitPattern::llama3, SplitPattern::tekken,
+                                       SplitPattern::o200k};
+    const auto known = std::ranges::find(kKnown, pattern, pattern_text);
+    if (known == std::end(kKnown)) {
       fail(where + ".pattern.Regex", in_quotes(pattern, 200) + " is not supported",
-           "the pattern of Qwen2 or of Llama 3");
+           "the pattern of Qwen2, Llama 3, Mistral Nemo or gpt-oss");
     }
+    out_.split = *known;
     demand_text(object, where, "behavior", "Isolated");
     if (object.boolean_or("invert", false)) fail(where + ".invert", "true is not supported", "false");
   }

@@ -16,16 +16,21 @@ struct ClassRange {
 #include "engine/core/files/tokenizer/unicode_exceptions.inc"
 
 constexpr char32_t kEnd = 0xE1000, kGap = 0x34000, kAfterGap = 0xE0000;  // outside: unassigned or for private use
-constexpr std::uint8_t kClassMask = 3, kWordBit = 4, kNewerNumberBit = 8;
+constexpr std::uint8_t kClassMask = 3, kWordBit = 4, kNewerNumberBit = 8, kHeadBit = 16, kTailBit = 32;
 
 std::uint8_t of_category(utf8proc_category_t category) {
   const auto among = [category](auto first, auto last) { return category >= first && category <= last; };
   const auto bits = [](CharClass c) { return static_cast<std::uint8_t>(c); };
-  if (among(UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO)) return bits(CharClass::letter) | kWordBit;
+  if (among(UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO)) {
+    const bool head = category != UTF8PROC_CATEGORY_LL;
+    const bool tail = category != UTF8PROC_CATEGORY_LU && category != UTF8PROC_CATEGORY_LT;
+    return bits(CharClass::letter) | kWordBit | (head ? kHeadBit : 0) | (tail ? kTailBit : 0);
+  }
   if (among(UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NL)) return bits(CharClass::number) | kWordBit;
   if (category == UTF8PROC_CATEGORY_NO) return bits(CharClass::number);
   if (among(UTF8PROC_CATEGORY_ZS, UTF8PROC_CATEGORY_ZP)) return bits(CharClass::space);
-  return among(UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME) || category == UTF8PROC_CATEGORY_PC ? kWordBit : 0;
+  if (among(UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME)) return kWordBit | kHeadBit | kTailBit;
+  return category == UTF8PROC_CATEGORY_PC ? kWordBit : 0;
 }
 
 /// One byte a code point: 0.9 MB, of which a text touches the pages of its scripts.
@@ -52,6 +57,7 @@ std::uint8_t properties(char32_t c) {
 }  // namespace
 
 CharClass char_class_past_ascii(char32_t c) { return static_cast<CharClass>(properties(c) & kClassMask); }
+WordPart word_part(char32_t c) { return {(properties(c) & kHeadBit) != 0, (properties(c) & kTailBit) != 0}; }
 bool is_numeric(char32_t c) { return char_class(c) == CharClass::number || (properties(c) & kNewerNumberBit) != 0; }
 bool is_word_char(char32_t c) { return (properties(c) & kWordBit) != 0; }
 std::span<const CodePointRange> past_nfc() { return kPastNfc; }

@@ -19,6 +19,12 @@ inline CharClass char_class(char32_t c) {
   if (c - '0' < 10) return CharClass::number;
   return c == ' ' || c - '\t' < 5 ? CharClass::space : CharClass::other;
 }
+/// Letters and marks by their place in a word of mixed case: [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and
+/// [\p{Ll}\p{Lm}\p{Lo}\p{M}]. Some are both.
+struct WordPart {
+  bool head = false, tail = false;
+};
+WordPart word_part(char32_t c);
 /// What Digits takes for a number: all of \p{N}, and those of a newer Unicode.
 bool is_numeric(char32_t c);
 /// \w of the engine that decides whether an added token stands alone as a word.

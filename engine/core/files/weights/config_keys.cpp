@@ -33,6 +33,7 @@ constexpr std::string_view kRead[] = {"architectures",
                                       "quantization_config",
                                       "attention_bias",
                                       "mlp_bias",
+                                      "lm_head_bias",
                                       "layer_types"};
 
 /// Read of the families that have windows (ModelFamily::windows).
@@ -48,7 +49,7 @@ constexpr std::string_view kHarmless[] = {
     "transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "use_cache", "_attn_implementation",
     "attn_implementation", "_attn_implementation_autoset", "_flash_attn_2_enabled", "experts_implementation",
     "output_attentions", "output_hidden_states", "return_dict", "use_return_dict", "torchscript", "use_bfloat16",
-    "tf_legacy_loss", "pruned_heads", "chunk_size_feed_forward", "pretraining_tp", "transformers.js_config",
+    "tf_legacy_loss", "pruned_heads", "chunk_size_feed_forward", "pretraining_tp", "transformers.js_config", "auto_map",
     "unsloth_version", "unsloth_fixed", "is_llama_config", "is_decoder", "tokenizer_class", "prefix", "finetuned_from",
     "model_name", "base_model", "license", "_from_model_config", "max_sequence_length", "model_max_length",
     "tokenizer_model_max_length", "tokenizer_padding_side",
@@ -70,7 +71,7 @@ void warn_of_other_keys(const nlohmann::json& config, const ModelFamily& family,
   std::vector<std::string_view> known(std::begin(kRead), std::end(kRead));
   known.insert(known.end(), std::begin(kHarmless), std::end(kHarmless));
   std::ranges::copy_if(family.keys, std::back_inserter(known), [](std::string_view key) { return !key.empty(); });
-  if (family.windows) known.insert(known.end(), std::begin(kWindows), std::end(kWindows));
+  if (family.windows != WindowKeys::none) known.insert(known.end(), std::begin(kWindows), std::end(kWindows));
   if (auto line = unread_keys(config, known, file, "the model may compute something else"))
     warnings.push_back(std::move(*line));
 }

@@ -42,6 +42,18 @@ void require_plain_attention(const ModelConfig& config, const std::string& use) 
   }
 }
 
+void require_whole_rotation(const ModelConfig& config, const std::string& use) {
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    if (channel_order(config.layers[i], config.head_dim).empty()) continue;
+    throw Error({.code = ExitCode::usage,
+                 .file = "model",
+                 .where = "layer " + std::to_string(i),
+                 .found = "a rotation of " + std::to_string(config.layers[i].rotated) + " of " +
+                          std::to_string(config.head_dim) + " channels",
+                 .expected = "one of all channels, for " + use});
+  }
+}
+
 void check_kernels(const ModelConfig& config, const std::string& file) {
   check_layers(config, file);
   if (config.head_dim % kHeadDimStep != 0 || config.head_dim > kMaxHeadDim) {

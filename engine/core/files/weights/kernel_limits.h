@@ -21,6 +21,8 @@ inline constexpr int kMaxHeads = 1024;
 void check_layers(const ModelConfig& config, const std::string& file);
 /// Throws Error (usage) for a model whose attention has a soft cap or sink logits; `use` is what computes neither.
 void require_plain_attention(const ModelConfig& config, const std::string& use);
+/// The same for a model whose queries and keys have their channels in another order than its files (channel_order()).
+void require_whole_rotation(const ModelConfig& config, const std::string& use);
 /// Throws Error (bad input) that names the field of `file`, a config.json, which no kernel takes. Calls check_layers().
 void check_kernels(const ModelConfig& config, const std::string& file);
 /// The same of the kernels on CUDA, which take less.

@@ -21,6 +21,7 @@ using nlohmann::json;
 // typing error allocates the machine away before the weights are compared with it. What kernels take: kernel_limits.h.
 constexpr std::int64_t kMaxVocab = 1 << 22, kMaxWidth = 1 << 20, kMaxLayers = 1024;
 constexpr std::int64_t kMaxFilePositions = 1 << 30;
+constexpr const char* kStill = "no_rope_layers";
 
 class Reader {
  public:
@@ -38,7 +39,7 @@ class Reader {
     c.rms_norm_eps = family.layer.norm_eps;
     if (config_.contains("rms_norm_eps"))  // null is no number, and none that a model was trained with
       c.rms_norm_eps = static_cast<float>(object_.number("rms_norm_eps", 1e-12, 0.1));
-    c.tie_word_embeddings = object_.boolean_or("tie_word_embeddings", false);
+    c.tie_word_embeddings = object_.boolean_or("tie_word_embeddings", family.tied);
     c.set_family(family);
     read_layers(c);
     refuse_what_is_not_computed();
@@ -88,14 +89,28 @@ class Reader {
     LayerConfig common = c.family->layer;
     common.norm_eps = c.rms_norm_eps;
     common.activation = read_activation(common.activation);
-    read_rope(object_, c.max_positions, common, c.warnings);
+    read_rope(object_, {c.max_positions, c.head_dim, c.family->partial_rotation}, common, c.warnings);
     c.layers.assign(c.layers.size(), common);
+    if (c.family->reads(kStill)) read_still_layers(c);
+  }
+
+  /// Layers that do not rotate q and k (SmolLM3): 0 in the list, or each interval-th.
+  void read_still_layers(ModelConfig& c) const {
+    const std::int64_t interval = object_.integer_or("no_rope_layer_interval", 4, 1, kMaxLayers);
+    const json list = object_.has(kStill) ? config_[kStill] : json();
+    const bool fits = list.is_null() || (list.is_array() && list.size() == c.layers.size());
+    if (!fits) fail(kStill, "not a list of " + std::to_string(c.layers.size()), "0 or 1 for each layer");
+    for (std::size_t i = 0; i < c.layers.size(); ++i) {
+      if (!list.is_null() && list[i] != 0 && list[i] != 1) fail(kStill, list[i].dump(), "0 or 1 for each layer");
+      c.layers[i].rotates = list.is_null() ? (static_cast<std::int64_t>(i) + 1) % interval != 0 : list[i] == 1;
+    }
   }
 
   void read_heads(ModelConfig& c, const ModelFamily& family) const {
     c.n_heads = size("num_attention_heads", kMaxHeads);
-    const bool implied = family.kv_heads_implied && !object_.has("num_key_value_heads");
-    c.n_kv_heads = implied ? c.n_heads : size("num_key_value_heads", kMaxHeads);
+    const bool implied = family.kv_heads >= 0 && !object_.has("num_key_value_heads");
+    const bool as_heads = family.kv_heads == 0 || config_.contains("num_key_value_heads");  // null
+    c.n_kv_heads = !implied ? size("num_key_value_heads", kMaxHeads) : as_heads ? c.n_heads : family.kv_heads;
     if (c.n_heads % c.n_kv_heads != 0) {
       fail("num_key_value_heads", std::to_string(c.n_kv_heads),
            "a divisor of num_attention_heads " + std::to_string(c.n_heads));
@@ -117,7 +132,7 @@ class Reader {
     if (object_.has("quantization_config")) {
       fail("quantization_config", "quantized weights are not supported", "null", "use the model's unquantized weights");
     }
-    for (const char* key : {"attention_bias", "mlp_bias"}) {
+    for (const char* key : {"attention_bias", "mlp_bias", "lm_head_bias"}) {
       if (object_.boolean_or(key, false)) fail(key, "true is not supported", "false, as in the published models");
     }
   }
@@ -134,21 +149,36 @@ class Reader {
   /// of the family take the window of both from sliding_window, and no window at all unless use_sliding_window is true.
   /// One as long as the context changes nothing.
   void read_windows(ModelConfig& c, const ModelFamily& family) const {
-    constexpr std::int64_t kDefaultWindow = 4096, kDefaultFullLayers = 28;  // of transformers
+    constexpr std::int64_t kDefaultFullLayers = 28;  // of transformers
     const std::vector<bool> sliding = sliding_layers(c, family);
-    if (!family.windows) return;
-    const bool is_on = object_.boolean_or("use_sliding_window", false);
-    const bool none = !is_on || (config_.contains("sliding_window") && config_["sliding_window"].is_null());
-    const auto window = object_.integer_or("sliding_window", kDefaultWindow, 1, kMaxFilePositions);
+    if (family.windows == WindowKeys::none) return;
+    const bool is_null = config_.contains("sliding_window") && config_["sliding_window"].is_null();
+    const auto window = object_.integer_or("sliding_window", family.window, 1, kMaxFilePositions);  // 0: none
+    if (family.windows == WindowKeys::everywhere) {
+      if (!is_null && window > 0) limit_context(c, window);
+      return;
+    }
+    const bool none = is_null || window == 0 || !object_.boolean_or("use_sliding_window", false);
     const std::int64_t full = object_.integer_or("max_window_layers", kDefaultFullLayers, 0, kMaxLayers);
     for (std::int64_t i = 0; i < c.n_layers; ++i) {
       const auto layer = static_cast<std::size_t>(i);
-      const bool slides = sliding.empty() ? i >= full : sliding[layer];
+      const bool slides = !sliding.empty()       ? sliding[layer]
+                          : family.reads(kStill) ? !c.layers[layer].rotates
+                                                 : i >= full;
       if (slides && none && !sliding.empty())
         fail("layer_types", "sliding_attention in layer " + std::to_string(i) + ", but no window",
              "use_sliding_window: true and sliding_window: a number of tokens");
       if (slides && !none && window < c.max_positions) c.layers[layer].window = static_cast<int>(window);
     }
+  }
+
+  /// Of a model whose layers all have the same window. No policy would have anything to decide in local layers, so the
+  /// context ends where the window would begin to hide tokens: up to there all layers are global.
+  void limit_context(ModelConfig& c, std::int64_t window) const {
+    if (window >= c.max_positions) return;
+    c.max_positions = static_cast<int>(window);
+    c.warnings.push_back(file_ + ": sliding_window: all layers have a window of " + std::to_string(window) +
+                         " tokens; the context is limited to it");
   }
 
   /// Of layer_types; empty without it.
@@ -159,12 +189,12 @@ class Reader {
     if (!types.is_array()) fail("layer_types", "not a list", "a list of text");
     for (const json& type : types) {
       sliding.push_back(type == "sliding_attention");
-      if (type == "full_attention" || (sliding.back() && family.windows)) continue;
+      if (type == "full_attention" || (sliding.back() && family.windows == WindowKeys::by_switch)) continue;
       const std::string found =
           type.is_string() ? in_quotes(type.get<std::string>()) + " is" : "a kind of layer that is";
       fail("layer_types", found + " not supported",
-           family.windows ? "\"full_attention\" or \"sliding_attention\" in every layer"
-                          : "\"full_attention\" in every layer");
+           family.windows == WindowKeys::by_switch ? "\"full_attention\" or \"sliding_attention\" in every layer"
+                                                   : "\"full_attention\" in every layer");
     }
     if (types.size() != static_cast<std::size_t>(c.n_layers))
       fail("layer_types", std::to_string(types.size()) + " layers", std::to_string(c.n_layers) + ", num_hidden_layers");

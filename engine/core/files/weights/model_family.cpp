@@ -5,16 +5,60 @@
 namespace kvscope {
 
 std::span<const ModelFamily> model_families() {
-  static constexpr ModelFamily kFamilies[] = {
+  static const ModelFamily kFamilies[] = {
       {.architecture = "Qwen3ForCausalLM",
        .model_type = "qwen3",
        .layer = {.qk_norm = true},
-       .windows = true,
+       .windows = WindowKeys::by_switch,
        .head_dim = 128},
-      {.architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .layer = {.qkv_bias = true}, .windows = true},
-      {.architecture = "LlamaForCausalLM", .model_type = "llama", .kv_heads_implied = true},
+      {.architecture = "Qwen2ForCausalLM",
+       .model_type = "qwen2",
+       .layer = {.qkv_bias = true},
+       .windows = WindowKeys::by_switch},
+      {.architecture = "LlamaForCausalLM", .model_type = "llama", .kv_heads = 0},
+      {.architecture = "MistralForCausalLM", .model_type = "mistral", .kv_heads = 8, .windows = WindowKeys::everywhere},
+      {.architecture = "SmolLM3ForCausalLM",
+       .model_type = "smollm3",
+       .layer = {.rope_theta = 2e6},
+       .kv_heads = 4,
+       .windows = WindowKeys::by_switch,
+       .window = 0,
+       .tied = true,
+       .keys = {"no_rope_layers", "no_rope_layer_interval"}},
+      {.architecture = "Phi3ForCausalLM",
+       .model_type = "phi3",
+       .layer = {.norm_eps = 1e-5f},
+       .kv_heads = 0,
+       .windows = WindowKeys::everywhere,
+       .window = 0,
+       .partial_rotation = true,
+       .names = {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"}},
   };
   return kFamilies;
+}
+
+bool rotates_alike(const LayerConfig& a, const LayerConfig& b) {
+  return a.rotates == b.rotates && a.rotated == b.rotated && a.rope_theta == b.rope_theta &&
+         a.rope_scaling == b.rope_scaling;
+}
+
+RopeFrequencies rotation_of(const LayerConfig& layer, int head_dim) {
+  RopeFrequencies out;
+  if (layer.rotates)
+    out = rope_frequencies(layer.rope_theta, layer.rotated > 0 ? layer.rotated : head_dim, layer.rope_scaling);
+  out.inv_freq.resize(static_cast<std::size_t>(head_dim / 2));
+  return out;
+}
+
+std::vector<std::int64_t> channel_order(const LayerConfig& layer, int head_dim) {
+  if (layer.rotated == 0 || layer.rotated == head_dim) return {};
+  const std::int64_t turning = layer.rotated / 2, still = (head_dim - layer.rotated) / 2;
+  std::vector<std::int64_t> order;
+  for (const std::int64_t half : {0, 1}) {
+    for (std::int64_t i = 0; i < turning; ++i) order.push_back(half * turning + i);
+    for (std::int64_t i = 0; i < still; ++i) order.push_back(layer.rotated + half * still + i);
+  }
+  return order;
 }
 
 const ModelFamily* find_family(std::string_view architecture) {

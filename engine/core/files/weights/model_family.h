@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/core/files/weights/rope_frequencies.h"
 
@@ -22,6 +23,10 @@ enum class MlpKind : std::uint8_t { gated };
 
 /// act of an MLP; gelu_tanh is x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 enum class MlpActivation : std::uint8_t { silu, gelu_tanh };
+
+/// Which keys of config.json give layers a window. by_switch: sliding_window where use_sliding_window is true, in the layers
+/// of layer_types, or from max_window_layers on, or of a family with no_rope_layers those. everywhere: sliding_window alone, in all layers.
+enum class WindowKeys : std::uint8_t { none, by_switch, everywhere };
 
 /// How a layer's attention makes weights of q . k.
 struct AttentionVariant {
@@ -39,6 +44,8 @@ struct LayerConfig {
   NormPlacement norms = NormPlacement::before;
   bool qk_norm = false;   // RMSNorm on q and k, per head
   bool qkv_bias = false;  // q, k and v have a bias
+  bool rotates = true;    // q and k turn with their position
+  int rotated = 0;        // channels of a head that turn, the first ones; 0: all
   double rope_theta = 10000;
   RopeScaling rope_scaling;
   AttentionVariant attention;
@@ -57,25 +64,39 @@ struct TensorNames {
              *o = "self_attn.o_proj", *q_norm = "self_attn.q_norm", *k_norm = "self_attn.k_norm",
              *sink = "self_attn.sinks", *post_norm = "post_attention_layernorm", *gate = "mlp.gate_proj",
              *up = "mlp.up_proj", *down = "mlp.down_proj";
+  // instead of q, k and v, and of gate and up: one tensor of their rows in this order
+  const char *qkv = nullptr, *gate_up = nullptr;
 
   /// "model.layers.3.self_attn.q_proj.weight"
   std::string in_layer(int layer, const char* part, const char* kind = ".weight") const;
 };
 
 struct ModelFamily {
-  const char* architecture = "";  // as config.json names it
-  const char* model_type = "";    // and again
-  LayerConfig layer;              // of every layer, where config.json does not speak of it
-  bool kv_heads_implied = false;  // num_key_value_heads may be missing: as many as heads
-  bool windows = false;           // knows use_sliding_window
-  int head_dim = 0;               // where config.json has none; 0: hidden_size / num_attention_heads
-  float norm_offset = 0;          // its norms multiply by norm_offset + weight
+  const char* architecture = "";          // as config.json names it
+  const char* model_type = "";            // and again
+  LayerConfig layer;                      // of every layer, where config.json does not speak of it
+  int kv_heads = -1;                      // without num_key_value_heads; 0: as many as heads; -1: it must be there
+  WindowKeys windows = WindowKeys::none;  // which keys it knows
+  int window = 4096;                      // without sliding_window; 0: none
+  bool partial_rotation = false;          // knows partial_rotary_factor
+  bool tied = false;                      // without tie_word_embeddings
+  int head_dim = 0;                       // without head_dim; 0: hidden_size / num_attention_heads
+  float norm_offset = 0;                  // its norms multiply by norm_offset + weight
   // What read_layers() reads of its config.json and of no other family's; there it is a key that is not understood.
   std::array<std::string_view, 8> keys = {};
   TensorNames names;
 
   bool reads(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
 };
+
+/// Whether q and k turn alike in both.
+bool rotates_alike(const LayerConfig& a, const LayerConfig& b);
+/// Frequency 0 for channels that do not turn.
+RopeFrequencies rotation_of(const LayerConfig& layer, int head_dim);
+/// Which channel of the files is each channel of a head's queries and keys here. Kernels turn channel i with i + head_dim / 2;
+/// files of a layer whose first `rotated` channels turn pair i with i + rotated / 2. Empty where that is the same. No product
+/// of a query and a key depends on the order.
+std::vector<std::int64_t> channel_order(const LayerConfig& layer, int head_dim);
 
 std::span<const ModelFamily> model_families();
 /// Null if there is none of that name.

@@ -1,6 +1,7 @@
 #include "engine/core/files/weights/rope_config.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iterator>
 
 #include "engine/core/support/refuse.h"
@@ -13,24 +14,46 @@ using nlohmann::json;
 
 constexpr double kMinTheta = 1, kMaxTheta = 1e12, kMaxFactor = 1e6, kMaxFilePositions = 1 << 30;
 
-constexpr std::string_view kKnown[] = {
-    "rope_theta",      "partial_rotary_factor", "rope_type", "type",      "factor", "original_max_position_embeddings",
-    "low_freq_factor", "high_freq_factor",      "beta_fast", "beta_slow", "mscale", "mscale_all_dim",
-    "truncate",        "attention_factor",      "finetuned"};  // of YaRN's first files: how they were made
+constexpr std::string_view kKnown[] = {"rope_theta",      "partial_rotary_factor",
+                                       "rope_type",       "type",
+                                       "factor",          "original_max_position_embeddings",
+                                       "low_freq_factor", "high_freq_factor",
+                                       "beta_fast",       "beta_slow",
+                                       "mscale",          "mscale_all_dim",
+                                       "truncate",        "attention_factor",
+                                       "short_factor",    "long_factor",
+                                       "finetuned"};  // of YaRN's first files: how they were made
 
 struct KindName {
   const char* name;
   RopeKind kind;
 };
-constexpr KindName kKinds[] = {
-    {"default", RopeKind::plain}, {"linear", RopeKind::linear}, {"llama3", RopeKind::llama3}, {"yarn", RopeKind::yarn}};
+constexpr KindName kKinds[] = {{"default", RopeKind::plain},
+                               {"linear", RopeKind::linear},
+                               {"llama3", RopeKind::llama3},
+                               {"yarn", RopeKind::yarn},
+                               {"longrope", RopeKind::longrope}};
+constexpr const char* kPartial = "partial_rotary_factor";
+
+/// Channels of a head that turn: an even number of them. 0: all.
+int rotated_channels(const JsonObject& object, const RopeOf& of) {
+  const double share = object.number_or(kPartial, 1, 0, 1);
+  if (share == 1) return 0;
+  const int rotated = static_cast<int>(of.head_dim * share);
+  if (of.partial && rotated > 0 && rotated % 2 == 0) return rotated;
+  throw Error(
+      {.file = object.file(),
+       .where = kPartial,
+       .found = of.partial ? std::to_string(rotated) + " of " + std::to_string(of.head_dim) + " channels" : "not 1",
+       .expected = of.partial ? "an even number of channels" : "1"});
+}
 
 class RopeReader {
  public:
   RopeReader(const JsonObject& config, const char* key)
       : config_(config), key_(key), rope_(config.raw()[key], config.file(), key) {}
 
-  void read(int max_positions, LayerConfig& layer, std::vector<std::string>& warnings) {
+  void read(const RopeOf& of, LayerConfig& layer, std::vector<std::string>& warnings) {
     if (auto line =
             unread_keys(rope_.raw(), kKnown, config_.file() + ": " + key_, "the model may compute something else"))
       warnings.push_back(std::move(*line));
@@ -38,7 +61,7 @@ class RopeReader {
       if (rope_.has(kind)) fail(kind, "a separate embedding for one kind of layer", "one for all layers");
     }
     layer.rope_theta = rope_.number_or("rope_theta", layer.rope_theta, kMinTheta, kMaxTheta);
-    if (rope_.number_or("partial_rotary_factor", 1, 0, 1) != 1) fail("partial_rotary_factor", "not 1", "1");
+    if (rope_.has(kPartial)) layer.rotated = rotated_channels(rope_, of);
     RopeScaling& scaling = layer.rope_scaling;
     scaling.kind = kind();
     if (scaling.kind == RopeKind::plain) return;
@@ -46,9 +69,11 @@ class RopeReader {
       scaling.factor = rope_.number("factor", 1, kMaxFactor);
       return;
     }
-    scaling.original_positions = original_positions(max_positions);
-    scaling.factor = factor(scaling, max_positions);
-    scaling.kind == RopeKind::llama3 ? read_llama3(scaling) : read_yarn(scaling, layer.rope_theta);
+    scaling.original_positions = original_positions(of.max_positions);
+    scaling.factor = factor(scaling, of.max_positions);
+    if (scaling.kind == RopeKind::llama3) return read_llama3(scaling);
+    if (scaling.kind == RopeKind::yarn) return read_yarn(scaling, layer.rope_theta);
+    read_longrope(scaling, of, (layer.rotated > 0 ? layer.rotated : of.head_dim) / 2, warnings);
   }
 
  private:
@@ -57,7 +82,8 @@ class RopeReader {
   }
 
   RopeKind kind() const {
-    const std::string name = rope_.text_or("rope_type", rope_.text_or("type", "default"));
+    std::string name = rope_.text_or("rope_type", rope_.text_or("type", "default"));
+    if (name == "su") name = "longrope";  // its first name
     const auto row =
         std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindName& k) { return name == k.name; });
     if (row != std::end(kKinds)) return row->kind;
@@ -66,10 +92,12 @@ class RopeReader {
     fail("rope_type", in_quotes(name) + " is not supported", "one of: " + known);
   }
 
-  /// YaRN's null: how many times longer the context became.
+  /// YaRN's null, and of longrope without it: how many times longer the context became.
   double factor(const RopeScaling& scaling, int max_positions) const {
     const bool is_null = rope_.raw().contains("factor") && !rope_.has("factor");
-    if (scaling.kind != RopeKind::yarn || !is_null) return rope_.number("factor", 1, kMaxFactor);
+    const bool follows =
+        (scaling.kind == RopeKind::yarn && is_null) || (scaling.kind == RopeKind::longrope && !rope_.has("factor"));
+    if (!follows) return rope_.number("factor", 1, kMaxFactor);
     const double factor = max_positions / scaling.original_positions;
     if (factor < 1) fail("factor", "null, but the context became shorter", "a number from 1");
     return factor;
@@ -102,6 +130,27 @@ class RopeReader {
     if (rope_.has("attention_factor")) scaling.attention_factor = rope_.number("attention_factor", 1e-3, kMaxFactor);
   }
 
+  /// The engine has one set of frequencies: those for texts beyond the original context if the model's is longer.
+  void read_longrope(RopeScaling& scaling, const RopeOf& of, int n_pairs, std::vector<std::string>& warnings) const {
+    const bool is_long = of.max_positions > scaling.original_positions;
+    const char* key = is_long ? "long_factor" : "short_factor";
+    const json list = rope_.has(key) ? rope_.raw()[key] : json();
+    const bool fits = list.is_array() && list.size() == static_cast<std::size_t>(n_pairs);
+    if (!fits) fail(key, "not a list of " + std::to_string(n_pairs), "one number for each rotated pair");
+    for (const json& factor : list) {
+      const double value = factor.is_number() ? factor.get<double>() : 0;
+      if (value < 1e-3 || value > kMaxFactor) fail(key, factor.dump(), "numbers above 0");
+      scaling.factors.push_back(value);
+    }
+    if (rope_.has("attention_factor")) scaling.attention_factor = rope_.number("attention_factor", 1e-3, kMaxFactor);
+    if (!is_long) return;
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  ": longrope: long_factor is used at every length; transformers uses short_factor up to %.0f tokens",
+                  scaling.original_positions);
+    warnings.push_back(config_.file() + text);
+  }
+
   const JsonObject& config_;
   const char* key_;
   JsonObject rope_;
@@ -109,15 +158,13 @@ class RopeReader {
 
 }  // namespace
 
-void read_rope(const JsonObject& config, int max_positions, LayerConfig& layer, std::vector<std::string>& warnings) {
+void read_rope(const JsonObject& config, const RopeOf& of, LayerConfig& layer, std::vector<std::string>& warnings) {
   layer.rope_theta = config.number_or("rope_theta", layer.rope_theta, kMinTheta, kMaxTheta);
-  if (config.number_or("partial_rotary_factor", 1, 0, 1) != 1) {
-    throw Error({.file = config.file(), .where = "partial_rotary_factor", .found = "not 1", .expected = "1"});
-  }
+  layer.rotated = rotated_channels(config, of);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const json& section = config.has(key) ? config.raw()[key] : json();
     if (section.is_null() || (section.is_object() && section.empty())) continue;
-    return RopeReader(config, key).read(max_positions, layer, warnings);
+    return RopeReader(config, key).read(of, layer, warnings);
   }
 }
 

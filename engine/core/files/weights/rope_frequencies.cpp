@@ -78,6 +78,11 @@ double yarn_attention_factor(const RopeScaling& scaling) {
   return both ? at(scaling.mscale) / at(scaling.mscale_all_dim) : at(1);
 }
 
+double longrope_attention_factor(const RopeScaling& scaling) {
+  if (scaling.attention_factor) return *scaling.attention_factor;
+  return scaling.factor <= 1 ? 1 : std::sqrt(1 + std::log(scaling.factor) / std::log(scaling.original_positions));
+}
+
 }  // namespace
 
 RopeFrequencies rope_frequencies(double theta, int head_dim, const RopeScaling& scaling) {
@@ -86,6 +91,12 @@ RopeFrequencies rope_frequencies(double theta, int head_dim, const RopeScaling& 
   if (scaling.kind == RopeKind::yarn) {
     out.inv_freq = stretch_yarn(power, yarn_ramp(theta, head_dim, scaling), scaling);
     out.attention_scaling = static_cast<float>(yarn_attention_factor(scaling));
+    return out;
+  }
+  if (scaling.kind == RopeKind::longrope) {
+    for (std::size_t i = 0; i < power.size(); ++i)
+      out.inv_freq.push_back(1.0f / (static_cast<float>(scaling.factors[i]) * power[i]));
+    out.attention_scaling = static_cast<float>(longrope_attention_factor(scaling));
     return out;
   }
   for (const float p : power) out.inv_freq.push_back(1.0f / p);
