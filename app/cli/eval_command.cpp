@@ -28,7 +28,8 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kEvalOptions[] = {
-    {"tasks", "NAME,...", "tasks of docs/reference/tasks.md, or ruler: its 13 forms (those that suit the model)"},
+    {"tasks", "NAME,...",
+     "tasks of docs/reference/tasks.md, or ruler: 13 tasks, helmet: 7 (those that suit the model)"},
     {"policies", "SPEC;...", "separated by semicolons; the dense policy is always included (three at 25 %)"},
     {"sweep", "", "all policies that need no gate, at 50, 25 and 12.5 % kept"},
     {"questions", "N", "questions of each task (100)"},
@@ -179,8 +180,8 @@ extern const CommandSpec eval_command = {
     "eval",
     "MODEL [options]",
     "test what a model still finds and how well it predicts a text, under several policies",
-    "Asks seeded questions and decodes the answers. Answers are marked as exactly right or wrong, with Wilson's 95 % "
-    "interval, and compared with the dense model on the same questions. docs/reference/tasks.md defines tasks and "
+    "Asks seeded questions and decodes the answers. Answers are marked as right or wrong, with Wilson's 95 % interval, or "
+    "by a share, and compared with the dense model on the same questions. docs/reference/tasks.md defines tasks and "
     "columns.",
     "  kvscope eval samples/models/kvscope-tiny --policies 'kvpop:budget=512;streaming:window=508'\n"
     "  kvscope eval MODEL --tasks needle --sweep --questions 50 -o eval.h5 --format latex",

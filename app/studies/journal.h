@@ -45,13 +45,15 @@ class Journal {
   FileHandle file_;
 };
 
-/// Of what json_of_fields() wrote: every field is there, of its type, and no other. Throws Error.
+/// Of what json_of_fields() wrote: every field is there, of its type, and no other. Throws Error. Only a field whose range
+/// has is_later may be absent.
 template <typename T>
 T whole_fields_of_json(const nlohmann::json& json, const std::string& file) {
   const T value = fields_of_json<T>(json, file);
   std::size_t n = 0;
-  visit_fields(value, [&]<typename Member>(const char* name, const Member&, auto) {
+  visit_fields(value, [&]<typename Member, typename Range>(const char* name, const Member&, Range) {
     const auto found = json.find(name);
+    if (requires { Range::is_later; } && found == json.end()) return;
     if (found == json.end() || (found->is_null() && !std::is_floating_point_v<Member>))
       throw Error({.file = file, .where = name, .found = "missing", .expected = "all fields"});
     ++n;

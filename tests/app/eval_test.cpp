@@ -59,6 +59,39 @@ TEST_CASE("the text table leaves out columns that nothing was measured for", "[e
   CHECK(text.find("m, cpu, float32, length 512 tokens") != std::string::npos);
 }
 
+TEST_CASE("tables of shares have their mean mark, beside tasks that are right or wrong", "[eval]") {
+  std::vector<EvalAnswer> answers;
+  for (const std::string& policy : some_facts().policies) {
+    for (int index = 0; index < 2; ++index) {
+      answers.push_back(answer_of(policy, index, true));
+      answers.push_back(answer_of(policy, index, false));
+      answers.back().item = "rerank";
+      answers.back().share = policy == "full" ? 0.8 : 0.25 + 0.3 * index;
+    }
+  }
+  EvalFacts facts = some_facts();
+  facts.items.emplace_back("rerank");
+  const std::vector<EvalRow> rows = summarise(answers);
+  const std::string text = eval_table(facts, rows, TableFormat::text);
+  CHECK(text.find("mean mark") != std::string::npos);
+  CHECK(text.find("accuracy") == std::string::npos);
+  CHECK(text.find("rerank       h2o:keep=25%,window=8  2  0.400") != std::string::npos);
+  const auto json = nlohmann::json::parse(eval_table(facts, rows, TableFormat::json));
+  CHECK(json["rows"][0]["is_share"] == false);
+  CHECK(json["rows"][3]["is_share"] == true);
+  CHECK(json["rows"][3]["accuracy"] == Approx(0.4));
+  CHECK(json["rows"][3]["relative"] == Approx(0.5));
+  EvalResult other{facts, answers};
+  other.facts.length = 1024;
+  const std::vector<EvalResult> lengths = {{facts, answers}, other};
+  CHECK(length_table(lengths, TableFormat::text).find("mean mark 512  mean mark 1024") != std::string::npos);
+  CHECK(averages(lengths)[1].accuracy == Approx((1 + 0.4) / 2));
+  const EvalRequest request{.model = "m", .tasks = facts.items, .questions = 2};
+  const StudyTable study = eval_study(request, std::vector<EvalResult>{{facts, answers}});
+  CHECK(study.numbers("accuracy", "")[3] == Approx(0.4));
+  CHECK(study.array("question_right")->values == std::vector<double>{1, 1, 1, 1, 0.8, 0.8, 0.25, 0.55});
+}
+
 TEST_CASE("tables say that density leaves the window out where policies have different ones", "[eval]") {
   std::vector<EvalRow> rows = rows_of_two();
   rows.push_back(rows[1]);
@@ -295,6 +328,8 @@ TEST_CASE("what could not have been answered is refused by its line in a file of
       {changed("is_right", none), "is_right: missing"},
       {changed("is_right", nullptr), "is_right: missing"},
       {changed("is_right", 1), "is_right"},
+      {changed("share", 1.5), "share"},
+      {changed("share", "most"), "share"},
       {changed("density", 2), "density"},
       {changed("seconds", none), "seconds: missing"},
       {changed("note", "mine"), "a field \"note\""},
@@ -315,6 +350,13 @@ TEST_CASE("what could not have been answered is refused by its line in a file of
   }
   std::ofstream(path, std::ios::trunc) << whole << changed("index", 1);
   CHECK(EvalJournal(path, request).answers().size() == 2);
+  // Files from before tasks had shares go on.
+  auto before = nlohmann::json::parse(line);
+  CHECK(before.erase("share") == 1);
+  std::ofstream(path, std::ios::trunc) << first << before.dump() << "\n";
+  const EvalJournal old(path, request);
+  CHECK(old.done() == std::vector<std::string>{answer_of("full", 0, true).key()});
+  CHECK(old.answers()[0].mark() == 1);
 }
 
 TEST_CASE("an evaluation that answers nothing leaves no file", "[eval]") {

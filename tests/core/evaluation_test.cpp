@@ -118,6 +118,44 @@ TEST_CASE(
   CHECK(answer_of("full", 0, true).key() == "needle\tfull\t0");
 }
 
+TEST_CASE("shares have their mean, Student's interval over the questions, and the dense mean of the same questions",
+          "[core][evaluation]") {
+  const double dense[] = {1, 0.5, 0.9, 0.4}, kept[] = {0.5, 0.25, 0.45};
+  std::vector<EvalAnswer> answers;
+  for (int i = 0; i < 4; ++i) {
+    answers.push_back(answer_of("full", i, dense[i] == 1));
+    answers.back().share = dense[i];
+    if (i == 3) continue;  // stopped after three of them
+    answers.push_back(answer_of("tova", i, false));
+    answers.back().share = kept[i];
+  }
+  std::vector<EvalRow> rows = summarise(answers);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].is_share);
+  CHECK(rows[0].accuracy == Approx(0.7));
+  CHECK(rows[1].accuracy == Approx(0.4));
+  CHECK(rows[1].relative == Approx(0.5));
+  // Of 0.5, 0.25 and 0.45; t for two degrees of freedom is 4.302653.
+  const double half = 4.302653 * std::sqrt(0.035 / 2 / 3);
+  CHECK(rows[1].low == Approx(0.4 - half));
+  CHECK(rows[1].high == Approx(0.4 + half));
+  CHECK(std::string(accuracy_title(rows)) == "mean mark");
+  // Of several rollouts, the mean of each question's.
+  answers.push_back(answers.back());
+  answers.back().policy = "tova", answers.back().is_dense = false, answers.back().index = 0;
+  answers.back().rollout = 1, answers.back().share = 1;
+  rows = summarise(answers);
+  CHECK(rows[1].n == 3);
+  CHECK(rows[1].accuracy == Approx((0.75 + 0.25 + 0.45) / 3));
+  rows = summarise(std::vector{answer_of("full", 0, true)});
+  CHECK_FALSE(rows[0].is_share);
+  CHECK(std::string(accuracy_title(rows)) == "accuracy");
+  // No spread is not certainty, of shares neither.
+  const std::vector<double> equal(10, 0.3);
+  CHECK(mean_95(equal).low == Approx(wilson_95(3, 10).low));
+  CHECK(mean_95(equal).high == Approx(wilson_95(3, 10).high));
+}
+
 TEST_CASE("the difference in NLL is paired: its error is that of the differences", "[core][evaluation]") {
   std::vector<EvalAnswer> answers;
   const double dense[] = {1, 3, 5}, other[] = {1.1, 3.2, 5.3};
@@ -145,6 +183,9 @@ TEST_CASE("answers keep every field through JSON, and what was not measured stay
   CHECK(again.answer == answer.answer);
   CHECK(std::isnan(again.recall));
   CHECK(again.density == 0.5);
+  CHECK(std::isnan(again.share));
+  answer.share = 0.75;
+  CHECK(fields_of_json<EvalAnswer>(nlohmann::json(json_of_fields(answer)), "test").share == 0.75);
   CHECK(fields_of_json<EvalRequest>({{"tasks", {"needle"}}}, "test").questions == 100);
   CHECK_THROWS_AS(fields_of_json<EvalRequest>({{"questions", 0}}, "test"), Error);
   CHECK_THROWS_AS(fields_of_json<EvalRequest>({{"chat", "yes"}}, "test"), Error);

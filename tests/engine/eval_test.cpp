@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,7 @@
 #include "engine/jobs/tasks/eval_policies.h"
 #include "engine/jobs/tasks/eval_run.h"
 #include "engine/jobs/tasks/task.h"
+#include "tests/engine/task_text.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/folders.h"
 #include "tests/support/skip.h"
@@ -28,16 +30,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kModel = test::in_source("samples/models/kvscope-tiny");
+const fs::path& kModel = test::kSampleModel;
 const fs::path kText = test::in_source("samples/prompts/heldout.txt");
 
 bool has_sample() { return fs::exists(kModel / "model.safetensors"); }
-
-/// The sample model's tokens of the held-out text.
-struct Material {
-  Tokenizer tokenizer = Tokenizer::load(kModel);
-  TaskMaterial material = TaskMaterial::make(tokenizer, read_file(kText, 1 << 24).substr(0, 60000), nullptr, 1);
-};
 
 std::uint64_t hash_of(const std::vector<std::int32_t>& ids) {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -60,10 +56,10 @@ struct Job {
 
 }  // namespace
 
-TEST_CASE("every task marks what is right as right and everything else as wrong", "[eval]") {
+TEST_CASE("every task marks what is right as right, everything else as wrong, and a part by its share", "[eval]") {
   struct Marked {
     const char *expected, *answer;
-    bool right;
+    double mark;  // true: 1
   };
   const std::vector<Marked> codes = {
       {"48213", " 48213.", true},     {"48213", "48213", true},  {"48213", "\n 48213\nThe", true},
@@ -89,6 +85,9 @@ TEST_CASE("every task marks what is right as right and everything else as wrong"
                                       {"falcon, 48213", " falcon", false},
                                       {"falcon, 48213", " falcon, 482130", false},
                                       {"falcon, 48213", "", false}};
+  const double all = 3 + 3 / std::log2(3) + 1 / 2.0;  // DCG of two passages with the answer and one about the person
+  const char* ranked = "1111, 2222; 3333";
+  const char* report = "The hotel is in *Oslo* and has *312* rooms.";
   const std::map<std::string_view, std::vector<Marked>> cases = {
       {"needle", codes},
       {"needle-keys", codes},
@@ -130,6 +129,25 @@ TEST_CASE("every task marks what is right as right and everything else as wrong"
       {"qa-paragraph", words},
       {"qa-hops", words},
       {"choices", words},
+      {"many-shot", {{"3", " 3\n\nAnna", true}, {"3", " 2", false}, {"3", " 32", false}}},
+      {"rerank",
+       {{ranked, " 1111, 2222; 3333", true},
+        {ranked, " 2222 > 1111 > 3333 > 4444", true},
+        {ranked, "\n1. Passage 2222\n2. Passage 1111\n3. Passage 3333", true},
+        {ranked, " 1111, 1111, 2222, 3333", true},
+        {ranked, " 3333, 1111", (1 + 3 / std::log2(3)) / all},
+        {ranked, " 4444, 2222", 3 / std::log2(3) / all},
+        {ranked, " 4001 4002 4003 4004 4005 4006 4007 4008 4009 4010 1111", 0},
+        {ranked, " 11110, 222 and a3333", 0},
+        {ranked, "", 0}}},
+      {"summary",
+       {{report, " The hotel is in *Oslo* and has *312* rooms.", true},
+        {report, "\n312 rooms in oslo.\n\nThe text goes on.", true},
+        {report, " The hotel has 312 rooms.", 2 / 3.0},             // P 1, R 1/2
+        {report, " Oslo, Bergen, 312, 313.", 2 / 3.0},              // P 1/2, R 1
+        {report, " Oslo 312 Oslo 312 Oslo 312 Oslo 312", 2 / 5.0},  // P 1/4, R 1
+        {report, " The hotel has rooms.", 0},
+        {report, "", 0}}},
       {"palindrome",
        {{"70 12 57", " 70 12 57.\n", true},
         {"70 12 57", " 70 12 5", false},
@@ -140,7 +158,7 @@ TEST_CASE("every task marks what is right as right and everything else as wrong"
     REQUIRE(cases.contains(task.name));
     for (const Marked& marked : cases.at(task.name)) {
       CAPTURE(marked.expected, marked.answer);
-      CHECK(task.mark(marked.expected, marked.answer) == marked.right);
+      CHECK(task.mark_of(marked.expected, marked.answer) == Approx(marked.mark));
     }
   }
   CHECK(cases.size() == task_list().size());
@@ -149,7 +167,7 @@ TEST_CASE("every task marks what is right as right and everything else as wrong"
 
 TEST_CASE("prompt and answer have the length that was asked for, and the right answer is marked as right", "[eval]") {
   if (!has_sample()) return test::skip("no sample model");
-  const Material m;
+  const test::SampleMaterial m;
   for (const Task& task : task_list()) {
     for (const int length : {700, 2048}) {
       for (std::uint64_t index = 0; index < 5; ++index) {
@@ -158,11 +176,11 @@ TEST_CASE("prompt and answer have the length that was asked for, and the right a
         const int n = static_cast<int>(question.prompt.size()) + question.max_tokens;
         if (task.name.starts_with("reason-")) {  // a problem is as long as it is; the largest that fits is asked
           CHECK(n <= length);
-          CHECK(task.mark(question.expected, "answer " + question.expected + "\n"));
+          CHECK(task.mark_of(question.expected, "answer " + question.expected + "\n") == 1);
           continue;
         }
         CHECK(n == length);
-        CHECK(task.mark(question.expected, (task.for_tiny ? "" : " ") + question.expected));
+        CHECK(task.mark_of(question.expected, (task.for_tiny ? "" : " ") + question.expected) == 1);
         const auto n_answer = m.tokenizer.encode_typed(question.expected, false).size();
         CHECK(static_cast<std::size_t>(question.max_tokens) >= n_answer);
       }
@@ -172,7 +190,7 @@ TEST_CASE("prompt and answer have the length that was asked for, and the right a
 
 TEST_CASE("what is asked was said once, in the first 60 percent, and the prompt ends as the answer begins", "[eval]") {
   if (!has_sample()) return test::skip("no sample model");
-  const Material m;
+  const test::SampleMaterial m;
   for (const char* name : {"needle", "needle-keys", "passkey", "variables"}) {
     for (std::uint64_t index = 0; index < 10; ++index) {
       CAPTURE(name, index);
@@ -189,7 +207,7 @@ TEST_CASE("what is asked was said once, in the first 60 percent, and the prompt 
 
 TEST_CASE("the same seed asks the same questions everywhere, another seed others", "[eval]") {
   if (!has_sample()) return test::skip("no sample model");
-  const Material m;
+  const test::SampleMaterial m;
   TaskMaterial other = m.material;
   other.seed = 2;
   // Of the sample model's tokenizer and text, seed 1, question 3, 1,000 tokens.
@@ -208,7 +226,8 @@ TEST_CASE("the same seed asks the same questions everywhere, another seed others
       {"needle-queries", 9313110933013182657u}, {"variable-chain", 1287422480548426127u},
       {"common-ten", 3292785336733112917u},     {"frequent-words", 6420981742840888422u},
       {"qa-paragraph", 7833358210261650502u},   {"qa-hops", 4481187154948623481u},
-      {"choices", 6948036093404229372u}};
+      {"choices", 6948036093404229372u},        {"rerank", 3943245208734457049u},
+      {"many-shot", 17788413844656974920u},     {"summary", 8453382006815834667u}};
   for (const Task& task : task_list()) {
     CAPTURE(task.name);
     const TaskQuestion question = make_question(task, m.material, 3, 1000);
@@ -221,7 +240,7 @@ TEST_CASE("the same seed asks the same questions everywhere, another seed others
 
 TEST_CASE("a task that does not fit says what it takes", "[eval]") {
   if (!has_sample()) return test::skip("no sample model");
-  const Material m;
+  const test::SampleMaterial m;
   for (const Task& task : task_list()) {
     CAPTURE(task.name);
     CHECK_THROWS_AS(make_question(task, m.material, 0, 16), Error);
@@ -402,6 +421,26 @@ TEST_CASE("the answer among choices is the one whose tokens are the likeliest on
   if (questions > 1) {
     CHECK(n_by_sum > 0);  // the number of tokens matters
     CHECK(answers.size() > 3);
+  }
+}
+
+TEST_CASE("an answer has a share if its task marks shares, and none otherwise", "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  Job job;
+  REQUIRE(eval_job({{"model", kModel},
+                    {"policies", {"full"}},
+                    {"tasks", {"rerank", "birthplace"}},
+                    {"questions", 1},
+                    {"rollouts", 2},
+                    {"temperature", 1},
+                    {"device", "cpu"},
+                    {"length", 480}},
+                   job.context)["status"] == "done");
+  REQUIRE(job.answers.size() == 4);
+  for (const EvalAnswer& answer : job.answers) {
+    CHECK(std::isnan(answer.share) == (answer.item == "birthplace"));
+    CHECK(answer.mark() == find_task(answer.item).mark_of(answer.expected, answer.answer));
+    CHECK(answer.is_right == (answer.mark() == 1));
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <regex>
@@ -10,45 +9,17 @@
 #include <sstream>
 
 #include "engine/core/study/measure/task_sets.h"
-#include "engine/core/support/json_file.h"
-#include "engine/jobs/tasks/task.h"
-#include "tests/support/folders.h"
+#include "tests/engine/task_text.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
 using namespace kvscope::engine;
+using test::all_of;
+using test::Found;
+using test::last_line;
+using test::one_of;
 
 namespace {
-
-const std::filesystem::path kModel = test::in_source("samples/models/kvscope-tiny");
-const std::filesystem::path kText = test::in_source("samples/prompts/heldout.txt");
-
-bool has_sample() { return std::filesystem::exists(kModel / "tokenizer.json"); }
-
-struct Material {
-  Tokenizer tokenizer = Tokenizer::load(kModel);
-  TaskMaterial material = TaskMaterial::make(tokenizer, read_file(kText, 1 << 24).substr(0, 60000), nullptr, 1);
-};
-
-using Found = std::vector<std::string>;
-
-/// The first group of every match.
-Found all_of(const std::string& text, const std::string& pattern) {
-  Found found;
-  const std::regex regex(pattern);
-  for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at) found.push_back((*at)[1]);
-  return found;
-}
-
-/// There is one match, and this is its first group.
-std::string one_of(const std::string& text, const std::string& pattern) {
-  const Found found = all_of(text, pattern);
-  CAPTURE(pattern);
-  REQUIRE(found.size() == 1);
-  return found[0];
-}
-
-std::string last_line(const std::string& text) { return text.substr(text.rfind('\n') + 1); }
 
 std::string code_of(const std::string& text, const std::string& key) {
   return one_of(text, "The secret code of " + key + " is ([0-9a-f-]+)\\.");
@@ -131,8 +102,8 @@ const std::map<std::string_view, Solve> kSolvers = {
 }  // namespace
 
 TEST_CASE("every answer of the RULER set follows from the text of its question alone", "[eval]") {
-  if (!has_sample()) return test::skip("no sample model");
-  const Material m;
+  if (!test::has_sample_tokenizer()) return test::skip("no sample model");
+  const test::SampleMaterial m;
   REQUIRE(kSolvers.size() == kRulerTasks.size());
   for (const std::string_view name : kRulerTasks) {
     const Task& task = find_task(name);
@@ -155,8 +126,8 @@ TEST_CASE("every answer of the RULER set follows from the text of its question a
 }
 
 TEST_CASE("a haystack of needles or people fills the question, with different keys", "[eval]") {
-  if (!has_sample()) return test::skip("no sample model");
-  const Material m;
+  if (!test::has_sample_tokenizer()) return test::skip("no sample model");
+  const test::SampleMaterial m;
   const std::map<std::string_view, std::string> patterns = {
       {"needle-lines", "\nThe secret code of (the [a-z ]+) is \\d{5}\\.\n"},
       {"needle-ids", "\nThe secret code of ([0-9a-f-]{36}) is [0-9a-f-]{36}\\.\n"},
@@ -172,13 +143,4 @@ TEST_CASE("a haystack of needles or people fills the question, with different ke
     CHECK(std::regex_replace(text, std::regex(pattern), "").size() < 700);
     CHECK(keys.size() > 15);
   }
-}
-
-TEST_CASE("the name ruler expands to 13 different tasks in its place", "[eval]") {
-  const std::vector<std::string> tasks = expanded_tasks({"birthplace", "ruler", "passkey"});
-  REQUIRE(tasks.size() == 15);
-  CHECK(tasks.front() == "birthplace");
-  CHECK(tasks.back() == "passkey");
-  for (const std::string& name : tasks) CHECK(find_task(name).name == name);
-  CHECK(std::set<std::string>(tasks.begin(), tasks.end()).size() == 15);
 }

@@ -27,9 +27,9 @@ using Cells = std::vector<std::vector<std::string>>;
 /// Heading and rows as people read them, without columns that are empty throughout.
 Cells shown(std::span<const EvalRow> rows, const char* plus_minus) {
   const bool samples = std::ranges::any_of(rows, [](const EvalRow& row) { return !std::isnan(row.rollouts); });
-  Cells cells = {{"item", "policy", "n", "rollouts", samples ? "pass@1" : "accuracy", "95 %", "of dense", "NLL",
-                  "perplexity", "NLL - dense", "cache size", "at the end", "density", "evicted", "triggers", "read",
-                  "oracle recall", "output error", "tokens/s"}};
+  Cells cells = {{"item", "policy", "n", "rollouts", accuracy_title(rows), "95 %", "of dense", "NLL", "perplexity",
+                  "NLL - dense", "cache size", "at the end", "density", "evicted", "triggers", "read", "oracle recall",
+                  "output error", "tokens/s"}};
   for (const EvalRow& row : rows) {
     cells.push_back({row.item, row.policy, std::to_string(row.n), table_number(row.rollouts, 0),
                      table_number(row.accuracy, 3), interval(row), table_number(row.relative, 3),

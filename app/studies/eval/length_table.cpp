@@ -30,9 +30,9 @@ std::vector<std::string> line(const std::string& item, const std::string& policy
   return cells;
 }
 
-std::vector<std::string> heading(std::span<const EvalResult> results, bool samples) {
+std::vector<std::string> heading(std::span<const EvalResult> results, const char* accuracy) {
   std::vector<std::string> cells = {"item", "policy"};
-  for (const char* what : {samples ? "pass@1" : "accuracy", "NLL", "cache size"})
+  for (const char* what : {accuracy, "NLL", "cache size"})
     for (const EvalResult& result : results)
       cells.push_back(std::string(what) + " " + std::to_string(result.facts.length));
   return cells;
@@ -40,12 +40,12 @@ std::vector<std::string> heading(std::span<const EvalResult> results, bool sampl
 
 std::vector<std::vector<std::string>> cells_of(std::span<const EvalResult> results) {
   std::vector<Rows> known;
-  bool samples = false;
+  Rows all_rows;
   for (const EvalResult& result : results) {
     known.push_back(summarise(result.answers));
-    for (const EvalRow& row : known.back()) samples = samples || !std::isnan(row.rollouts);
+    all_rows.insert(all_rows.end(), known.back().begin(), known.back().end());
   }
-  std::vector<std::vector<std::string>> cells = {heading(results, samples)};
+  std::vector<std::vector<std::string>> cells = {heading(results, accuracy_title(all_rows))};
   const std::vector<std::string> policies = names_of(results, &EvalFacts::policies);
   for (const std::string& item : names_of(results, &EvalFacts::items)) {
     for (const std::string& policy : policies) {

@@ -38,13 +38,13 @@ HybridEngine::Answers HybridEngine::answers(const std::string& key, const std::s
     if (policy != kDense) request.done = keys_of(plan_, kDense);
     HeadValues found = {0, 0};
     const auto count = [&](const EvalAnswer& answer) {
-      found[0] += answer.is_right;
+      found[0] += answer.mark();
       ++found[1];
     };
     if (!evaluate(job_, request, {.answer = count})) stop();
     return found;
   });
-  return {static_cast<int>(counts.at(0)), static_cast<int>(counts.at(1))};
+  return {counts.at(0), static_cast<int>(counts.at(1))};
 }
 
 HybridEngine::Answers HybridEngine::dense_answers() { return answers("dense", kDense, nullptr); }

@@ -64,9 +64,10 @@ class HybridEngine {
   HeadValues oracle_mass_lost(int piece);
   HeadValues output_error(int piece);
 
-  /// Right answers and questions, by real decoding. of questions as long as a piece.
+  /// The sum of the answers' marks and their number, by real decoding of questions as long as a piece.
   struct Answers {
-    int right = 0, n = 0;
+    double marks = 0;
+    int n = 0;
   };
   Answers dense_answers();
   Answers gated_answers();

@@ -154,10 +154,10 @@ class Table {
   void add_accuracy() {
     using Point = const HybridPoint&;
     const auto interval = [](Point p) {
-      return p.answers.n > 0 ? wilson_95(p.answers.right, p.answers.n) : Interval{kNone, kNone};
+      return p.answers.n > 0 ? wilson_95(p.answers.marks, p.answers.n) : Interval{kNone, kNone};
     };
-    add(number("accuracy", "", "share of right answers when decoded"),
-        [](Point p) { return static_cast<double>(p.answers.right) / p.answers.n; });
+    add(number("accuracy", "", "mean mark of the answers when decoded: 1 right, 0 wrong, or a share"),
+        [](Point p) { return p.answers.marks / p.answers.n; });
     add(number("accuracy_low", "", "Wilson's 95 % interval of accuracy"), [&](Point p) { return interval(p).low; });
     add(number("accuracy_high", "", "Wilson's 95 % interval of accuracy"), [&](Point p) { return interval(p).high; });
     add(number("accuracy_n", "", "questions"), [](Point p) { return static_cast<double>(p.answers.n); });

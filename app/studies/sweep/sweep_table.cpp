@@ -217,9 +217,10 @@ void add_text_values(Columns& columns) {
 }
 
 void add_task_values(Columns& columns) {
-  columns.facts("accuracy", "", "share of right answers; of several rollouts of a question their mean: pass@1",
+  columns.facts("accuracy", "", "mean mark: 1 right, 0 wrong, or a share; of several rollouts of a question pass@1",
                 &EvalRow::accuracy);
-  columns.facts("accuracy_low", "", "lower end of the 95 % interval: Wilson's, or of several rollouts Student's t",
+  columns.facts("accuracy_low", "",
+                "lower end of the 95 % interval: Wilson's, or of shares or several rollouts Student's t",
                 &EvalRow::low);
   columns.facts("accuracy_high", "", "upper end", &EvalRow::high);
   columns.facts("accuracy_relative", "", "accuracy / that of the dense policy on the same questions",
@@ -258,19 +259,20 @@ void add_costs(Columns& columns, double kv_bytes) {
 
 /// What each piece or question gave, [point][index]; NaN where the row is of the other kind.
 void add_array(StudyTable& table, const std::vector<Row>& rows, bool of_texts, int n) {
-  StudyArray array{.name = of_texts ? "piece_nll" : "question_right",
-                   .units = of_texts ? "nats/token" : "",
-                   .meaning = of_texts ? "mean over the piece's tokens" : "share of its answers that are right",
-                   .axes = {"point", of_texts ? "piece" : "question"},
-                   .shape = {static_cast<std::int64_t>(rows.size()), n},
-                   .values = std::vector<double>(rows.size() * static_cast<std::size_t>(n), kNotMeasured)};
+  StudyArray array{
+      .name = of_texts ? "piece_nll" : "question_right",
+      .units = of_texts ? "nats/token" : "",
+      .meaning = of_texts ? "mean over the piece's tokens" : "mean mark of its answers: 1 right, 0 wrong, or a share",
+      .axes = {"point", of_texts ? "piece" : "question"},
+      .shape = {static_cast<std::int64_t>(rows.size()), n},
+      .values = std::vector<double>(rows.size() * static_cast<std::size_t>(n), kNotMeasured)};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].group->is_texts != of_texts) continue;
     std::map<int, std::pair<double, int>> sums;  // by question, over its rollouts
     for (const EvalAnswer& answer : rows[i].answers) {
       if (answer.index >= n) continue;
       auto& [sum, count] = sums[answer.index];
-      sum += of_texts ? answer.nll : static_cast<double>(answer.is_right), ++count;
+      sum += of_texts ? answer.nll : answer.mark(), ++count;
     }
     for (const auto& [index, sum] : sums)
       array.values[i * static_cast<std::size_t>(n) + static_cast<std::size_t>(index)] = sum.first / sum.second;

@@ -14,4 +14,12 @@ void shuffle(Random& random, std::vector<T>& items) {
   for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random.below(i)]);
 }
 
+/// A copy of an array or a span.
+template <typename Items>
+auto shuffled(Random& random, const Items& from) {
+  std::vector<typename Items::value_type> items(from.begin(), from.end());
+  shuffle(random, items);
+  return items;
+}
+
 }  // namespace kvscope

@@ -1,7 +1,7 @@
 // A fact whose answer is ranked, not decoded: which of four words is the likeliest, all of which the text has.
+#include "engine/core/support/shuffle.h"
 #include "engine/jobs/tasks/people.h"
 #include "engine/jobs/tasks/task.h"
-#include "engine/jobs/tasks/word_lists.h"
 
 namespace kvscope::engine {
 namespace {
@@ -9,9 +9,7 @@ namespace {
 constexpr std::size_t kChoices = 4;
 
 TaskText write(Random& random, int) {
-  std::vector<std::string_view> names(kNames.begin(), kNames.end()), cities(kCities.begin(), kCities.end());
-  shuffle(random, names);
-  shuffle(random, cities);
+  const auto names = shuffled(random, kNames), cities = shuffled(random, kCities);
   const std::size_t asked = random.below(kChoices);
   const std::string name(names[asked]);
   TaskText text{.statements = {},

@@ -78,7 +78,9 @@ EvalAnswer answer_of(const LoadedModel& model, std::span<const RunRecord> record
   answer.expected = question.expected;
   answer.answer = question.choices.empty() ? answer_text(model, *best)
                                            : question.choices[static_cast<std::size_t>(best - records.begin())].text;
-  answer.is_right = task.mark(question.expected, answer.answer);
+  const double mark = task.mark_of(question.expected, answer.answer);
+  answer.is_right = mark == 1;
+  if (task.share != nullptr) answer.share = mark;
   for (const RunRecord& record : records) {
     answer.tokens += record.timings.decode_steps;
     answer.seconds += record.timings.decode_s;

@@ -15,6 +15,15 @@ inline constexpr std::array<std::string_view, 12> kNames = {"Anna",  "Peter", "M
 inline constexpr std::array<std::string_view, 16> kCities = {
     "Oslo",    "Lisbon", "Vienna",  "Madrid", "Dublin", "Athens", "Prague", "Warsaw",
     "Toronto", "Boston", "Chicago", "Sydney", "Tokyo",  "Cairo",  "Moscow", "Berlin"};
+inline constexpr std::array<std::string_view, 16> kTrades = {
+    "baker",   "farmer", "dentist", "painter", "lawyer",  "doctor", "tailor", "sailor",
+    "teacher", "singer", "barber",  "plumber", "butcher", "judge",  "pilot",  "nurse"};
+inline constexpr std::array<std::string_view, 16> kPets = {"dog",     "cat",      "parrot", "rabbit", "goat", "pony",
+                                                           "hamster", "canary",   "pigeon", "snake",  "duck", "goose",
+                                                           "mouse",   "tortoise", "lizard", "donkey"};
+inline constexpr std::array<std::string_view, 12> kGames = {"chess",   "tennis", "football", "poker",
+                                                            "golf",    "hockey", "darts",    "rugby",
+                                                            "cricket", "squash", "checkers", "dominoes"};
 
 inline constexpr int kMostPeople = 2000;  // in one text; a longer text repeats them
 

@@ -8,14 +8,6 @@ namespace kvscope::engine {
 namespace {
 
 constexpr int kTokensPerParagraph = 30;  // at least, of any tokenizer
-constexpr std::array<std::string_view, 16> kTrades = {"baker",   "farmer", "dentist", "painter", "lawyer", "doctor",
-                                                      "tailor",  "sailor", "teacher", "singer",  "barber", "plumber",
-                                                      "butcher", "judge",  "pilot",   "nurse"};
-constexpr std::array<std::string_view, 16> kPets = {"dog",     "cat",      "parrot", "rabbit", "goat", "pony",
-                                                    "hamster", "canary",   "pigeon", "snake",  "duck", "goose",
-                                                    "mouse",   "tortoise", "lizard", "donkey"};
-constexpr std::array<std::string_view, 12> kGames = {"chess", "tennis", "football", "poker",  "golf",     "hockey",
-                                                     "darts", "rugby",  "cricket",  "squash", "checkers", "dominoes"};
 
 struct Person {
   std::string name, city, trade, pet, game;

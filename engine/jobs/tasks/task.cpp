@@ -4,6 +4,7 @@
 #include <cctype>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -15,7 +16,7 @@ Task needle_task(), needle_keys_task(), needle_values_task(), birthplace_task(),
     variables_task(), common_words_task(), trained_forms_task(), arithmetic_task(), reversal_task(), fact_recall_task(),
     palindrome_task(), needle_noise_task(), needle_id_task(), needle_lines_task(), needle_ids_task(),
     needle_queries_task(), variable_chain_task(), common_ten_task(), frequent_words_task(), qa_paragraph_task(),
-    qa_hops_task(), choices_task();
+    qa_hops_task(), choices_task(), rerank_task(), many_shot_task(), summary_task();
 
 std::vector<Task> reasoning_tasks();
 
@@ -71,7 +72,10 @@ TaskQuestion lay_out(const Task& task, const TaskText& text, const TaskMaterial&
     question.choices.push_back({choice, encode(material, " " + choice)});
     question.max_tokens = std::max(question.max_tokens, static_cast<int>(question.choices.back().ids.size()));
   }
-  if (text.choices.empty()) question.max_tokens = static_cast<int>(encode(material, " " + text.answer).size()) + kSlack;
+  if (text.choices.empty()) {
+    const auto n = static_cast<double>(encode(material, " " + text.answer).size());
+    question.max_tokens = static_cast<int>(n * text.room) + kSlack;
+  }
   n_task += static_cast<std::size_t>(question.max_tokens);
   if (n_task > static_cast<std::size_t>(length)) {
     throw Error({.code = ExitCode::usage,
@@ -81,7 +85,8 @@ TaskQuestion lay_out(const Task& task, const TaskText& text, const TaskMaterial&
                  .hint = "use a greater --length, within the model's context"});
   }
   const std::size_t n_filler = static_cast<std::size_t>(length) - n_task;
-  const std::size_t first = material.line_starts[random.below(material.line_starts.size())];
+  std::size_t first = material.line_starts[random.below(material.line_starts.size())];
+  if (text.ends_whole) first += material.filler.size() - n_filler % material.filler.size();  // where it ends
   const auto places = draw_places(material, random, first, n_filler, statements.size());
   std::size_t at = 0;
   for (std::size_t i = 0; i < statements.size(); ++i) {
@@ -108,17 +113,11 @@ TaskMaterial with_haystack(const TaskMaterial& material, const std::vector<std::
   return own;
 }
 
-/// Of letters and digits; "and" is none. At most n of them, sorted.
+/// "and" is none. At most n of them, sorted.
 std::vector<std::string> first_words(std::string_view text, std::size_t n) {
-  std::vector<std::string> words;
-  std::string word;
-  for (std::size_t i = 0; i <= text.size() && words.size() < n; ++i) {
-    const bool inside = i < text.size() && std::isalnum(static_cast<unsigned char>(text[i])) != 0;
-    if (inside) word += text[i];
-    if (inside || word.empty()) continue;
-    if (word != "and") words.push_back(word);
-    word.clear();
-  }
+  std::vector<std::string> words = alphanumeric_words(text);
+  std::erase(words, "and");
+  words.resize(std::min(words.size(), n));
   std::ranges::sort(words);
   return words;
 }
@@ -132,7 +131,8 @@ std::span<const Task> task_list() {
                             trained_forms_task(),  arithmetic_task(),     reversal_task(),       fact_recall_task(),
                             palindrome_task(),     needle_noise_task(),   needle_id_task(),      needle_lines_task(),
                             needle_ids_task(),     needle_queries_task(), variable_chain_task(), common_ten_task(),
-                            frequent_words_task(), qa_paragraph_task(),   qa_hops_task(),        choices_task()};
+                            frequent_words_task(), qa_paragraph_task(),   qa_hops_task(),        choices_task(),
+                            rerank_task(),         many_shot_task(),      summary_task()};
     for (Task& task : reasoning_tasks()) tasks.push_back(std::move(task));
     return tasks;
   }();
@@ -189,6 +189,11 @@ std::string filler_text(const std::string& given, const std::string& model) {
                .hint = "give one with --filler FILE"});
 }
 
+double Task::mark_of(std::string_view expected, std::string_view answer) const {
+  if (share != nullptr) return share(expected, answer);
+  return mark(expected, answer) ? 1 : 0;
+}
+
 bool mark_beginning(std::string_view expected, std::string_view answer) {
   const std::size_t begin = answer.find_first_not_of(" \t\n");
   if (begin == std::string_view::npos) return false;
@@ -200,6 +205,17 @@ bool mark_beginning(std::string_view expected, std::string_view answer) {
 bool mark_list(std::string_view expected, std::string_view answer) {
   const std::vector<std::string> wanted = first_words(expected, expected.size());
   return first_words(answer, wanted.size()) == wanted;
+}
+
+std::vector<std::string> alphanumeric_words(std::string_view text) {
+  std::vector<std::string> words;
+  bool inside = false;
+  for (const char c : text) {
+    const bool was_inside = std::exchange(inside, std::isalnum(static_cast<unsigned char>(c)) != 0);
+    if (inside && !was_inside) words.emplace_back();
+    if (inside) words.back() += c;
+  }
+  return words;
 }
 
 std::string draw_thing(Random& random) {

@@ -22,6 +22,8 @@ struct TaskText {
   std::string answer;                      // all that is right, without the blank
   std::vector<std::string> haystack = {};  // paragraphs around the statements, from the first again; empty: the filler
   std::vector<std::string> choices = {};   // if any: the likeliest of these is the answer, none is decoded
+  bool ends_whole = false;                 // the haystack is cut where it begins, not where it ends
+  double room = 1;                         // tokens that a model may write, for each of the answer's
 };
 
 /// A possible answer: its tokens follow the prompt.
@@ -62,9 +64,14 @@ struct Task {
   TaskText (*write)(Random& random, int length) = nullptr;
   /// Whether a model's text is the answer. Exact: no partial marks.
   bool (*mark)(std::string_view expected, std::string_view answer) = nullptr;
+  /// Instead of `mark`: how much of the answer a model's text has, from 0 to 1.
+  double (*share)(std::string_view expected, std::string_view answer) = nullptr;
   /// Of a task that makes its own prompt, instead of `write`.
   TaskQuestion (*make)(const TaskMaterial& material, std::uint64_t index, int length) = nullptr;
   bool reads_filler = true;  // puts text around what it asks
+
+  /// The share, or 1 for right and 0 for wrong.
+  double mark_of(std::string_view expected, std::string_view answer) const;
 };
 
 /// All tasks, in the order in which they are offered.
@@ -85,6 +92,8 @@ std::string filler_text(const std::string& given, const std::string& model);
 bool mark_beginning(std::string_view expected, std::string_view answer);
 /// The answer begins with the words of the expected text, "a, b, c", in any order. It may separate them otherwise.
 bool mark_list(std::string_view expected, std::string_view answer);
+/// The words of letters and digits that a text has, in its order.
+std::vector<std::string> alphanumeric_words(std::string_view text);
 /// "amber falcon": 400 of them.
 std::string draw_thing(Random& random);
 /// So many things, all different.

@@ -35,25 +35,25 @@ using Group = std::vector<const EvalAnswer*>;
 
 /// The answers of the dense policy to one question or piece.
 struct DenseAnswer {
-  Mean right, nll;
+  Mean mark, nll;
 };
 using DenseAnswers = std::map<std::pair<std::string, int>, DenseAnswer>;
 
-void add_accuracy(EvalRow& row, const std::map<int, Mean>& right, const DenseAnswers& dense) {
+void add_accuracy(EvalRow& row, const std::map<int, Mean>& marks, const DenseAnswers& dense) {
   const auto n_answers = row.n;
-  row.n = static_cast<int>(right.size());
+  row.n = static_cast<int>(marks.size());
   std::vector<double> shares;
   double paired = 0, of_dense = 0;
-  for (const auto& [index, share] : right) {
-    shares.push_back(share.value());
+  for (const auto& [index, mark] : marks) {
+    shares.push_back(mark.value());
     const auto other = dense.find({row.item, index});
-    if (other != dense.end()) paired += share.value(), of_dense += other->second.right.value();
+    if (other != dense.end()) paired += mark.value(), of_dense += other->second.mark.value();
   }
   row.accuracy = std::accumulate(shares.begin(), shares.end(), 0.0) / row.n;
   const bool is_one_each = n_answers == row.n;
   if (!is_one_each) row.rollouts = static_cast<double>(n_answers) / row.n;
   const Interval interval =
-      is_one_each ? wilson_95(static_cast<int>(std::lround(row.accuracy * row.n)), row.n) : mean_95(shares);
+      is_one_each && !row.is_share ? wilson_95(std::round(row.accuracy * row.n), row.n) : mean_95(shares);
   row.low = interval.low;
   row.high = interval.high;
   if (of_dense > 0) row.relative = paired / of_dense;
@@ -61,13 +61,14 @@ void add_accuracy(EvalRow& row, const std::map<int, Mean>& right, const DenseAns
 
 EvalRow row_of(const Group& group, const DenseAnswers& dense) {
   EvalRow row{.item = group[0]->item, .policy = group[0]->policy, .n = static_cast<int>(group.size())};
-  std::map<int, Mean> right;  // by question, over its rollouts
+  row.is_share = !std::isnan(group[0]->share);
+  std::map<int, Mean> marks;  // by question, over its rollouts
   std::int64_t tokens = 0;
   double seconds = 0;
   Mean nll, difference, density, read_share, cache_tokens, cache_size, cache_size_end, window;
   Mean recall, mass_recall, output_error, evicted, triggers;
   for (const EvalAnswer* answer : group) {
-    right[answer->index].add(answer->is_right);
+    marks[answer->index].add(answer->mark());
     nll.add(answer->nll);
     density.add(answer->density);
     read_share.add(answer->read_share);
@@ -104,16 +105,16 @@ EvalRow row_of(const Group& group, const DenseAnswers& dense) {
     row.nll_difference_se = difference.standard_error();
     return row;
   }
-  add_accuracy(row, right, dense);
+  add_accuracy(row, marks, dense);
   return row;
 }
 
 }  // namespace
 
-Interval wilson_95(int right, int n) {
+Interval wilson_95(double right, int n) {
   if (n <= 0) return {};
   constexpr double z = 1.959963984540054, z2 = z * z;
-  const double p = static_cast<double>(right) / n;
+  const double p = right / n;
   const double middle = p + z2 / (2 * n), half = z * std::sqrt(p * (1 - p) / n + z2 / (4.0 * n * n)),
                scale = 1 + z2 / n;
   return {std::max(0.0, (middle - half) / scale), std::min(1.0, (middle + half) / scale)};
@@ -125,7 +126,7 @@ Interval mean_95(std::span<const double> shares) {
   Mean mean;
   for (const double share : shares) mean.add(share);
   const double error = mean.standard_error(), p = mean.value();
-  if (error == 0) return wilson_95(static_cast<int>(std::lround(p * n)), n);
+  if (std::ranges::all_of(shares, [&](double share) { return share == shares[0]; })) return wilson_95(p * n, n);
   const double half = student_t_975(n - 1) * error;
   return {std::max(0.0, p - half), std::min(1.0, p + half)};
 }
@@ -140,12 +141,18 @@ std::vector<EvalRow> summarise(std::span<const EvalAnswer> answers) {
     groups[place->second].push_back(&answer);
     if (!answer.is_dense) continue;
     DenseAnswer& there = dense[{answer.item, answer.index}];
-    there.right.add(answer.is_right);
+    there.mark.add(answer.mark());
     there.nll.add(answer.nll);
   }
   std::vector<EvalRow> rows;
   for (const Group& group : groups) rows.push_back(row_of(group, dense));
   return rows;
+}
+
+const char* accuracy_title(std::span<const EvalRow> rows) {
+  if (std::ranges::any_of(rows, &EvalRow::is_share)) return "mean mark";
+  const bool samples = std::ranges::any_of(rows, [](const EvalRow& row) { return !std::isnan(row.rollouts); });
+  return samples ? "pass@1" : "accuracy";
 }
 
 }  // namespace kvscope

@@ -2,6 +2,7 @@
 // What an evaluation is asked for, what it tells answer by answer, and the table that comes of it. The engine makes answers;
 // files, resumption and tables are functions of them.
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -85,6 +86,11 @@ void visit_fields(T& f, Visit&& visit) {
   visit("inputs", f.inputs, AnyValue{});
 }
 
+/// Of a field that answers from before it do not have (journal.h).
+struct LaterField : FieldRange {
+  static constexpr bool is_later = true;
+};
+
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
 /// One question or piece of a text under one policy.
@@ -92,10 +98,11 @@ struct EvalAnswer {
   std::string item;  // name of the task, or of the text's file
   bool is_text = false;
   std::string policy;
-  bool is_dense = false;  // of the policy that the others are compared with
-  int index = 0;          // of the question or piece
-  int rollout = 0;        // of the answers to one question
-  bool is_right = false;
+  bool is_dense = false;                 // of the policy that the others are compared with
+  int index = 0;                         // of the question or piece
+  int rollout = 0;                       // of the answers to one question
+  bool is_right = false;                 // of a share: 1
+  double share = kNotMeasured;           // of a task that marks how much of the answer is there: 0 to 1
   std::string expected, answer;          // of a question
   double nll = kNotMeasured;             // of a piece: mean, nats per token
   double density = kNotMeasured;         // Metric::density at the last query, mean over heads
@@ -112,6 +119,7 @@ struct EvalAnswer {
   int tokens = 0;                        // that `seconds` went into: those of the answer, or of the piece
   double seconds = 0;                    // of a question: until its last token, beside others that are decoded with it
 
+  double mark() const { return std::isnan(share) ? static_cast<double>(is_right) : share; }
   /// Who asked what: two answers of one evaluation have the same only if they are the same.
   std::string key() const {
     return item + "\t" + policy + "\t" + std::to_string(index) + (rollout > 0 ? "\t" + std::to_string(rollout) : "");
@@ -128,6 +136,7 @@ void visit_fields(T& a, Visit&& visit) {
   visit("index", a.index, FieldRange{0, 100'000});
   visit("rollout", a.rollout, FieldRange{0, 10'000});
   visit("is_right", a.is_right, AnyValue{});
+  visit("share", a.share, LaterField{{0, 1}});
   visit("expected", a.expected, AnyValue{});
   visit("answer", a.answer, AnyValue{});
   visit("nll", a.nll, FieldRange{0, 1e9});
@@ -150,14 +159,15 @@ void visit_fields(T& a, Visit&& visit) {
 ///
 ///     (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n),    z = 1.959964
 ///
-/// [0, 1] for n = 0.
+/// [0, 1] for n = 0. Where `right` is a sum of shares, the interval is too wide rather than too narrow: shares of the same mean
+/// vary at most as much.
 struct Interval {
   double low = 0, high = 1;
 };
-Interval wilson_95(int right, int n);
+Interval wilson_95(double right, int n);
 
-/// Of pass@1 = the mean over questions of the share of right rollouts, at 95 %: Student's t over the questions, since the
-/// rollouts of one are alike,
+/// Of the mean over questions of shares, such as pass@1 = that of the right rollouts, at 95 %: Student's t over the questions,
+/// since the rollouts of one are alike,
 ///
 ///     p +- t_{0.975, n - 1} s / sqrt(n),    within [0, 1]
 ///
@@ -169,8 +179,9 @@ struct EvalRow {
   std::string item, policy;
   int n = 0;                                       // questions or pieces
   double rollouts = kNotMeasured;                  // answers to a question, where there are several: their mean
-  double accuracy = kNotMeasured;                  // share of right answers, exact; of several rollouts pass@1
-  double low = kNotMeasured, high = kNotMeasured;  // wilson_95(), or of several rollouts mean_95()
+  bool is_share = false;                           // accuracy is a mean of EvalAnswer::share
+  double accuracy = kNotMeasured;                  // mean of EvalAnswer::mark(); of several rollouts pass@1
+  double low = kNotMeasured, high = kNotMeasured;  // wilson_95(), or of shares or several rollouts mean_95()
   double relative = kNotMeasured;                  // accuracy / that of the dense policy on the same questions
   double nll = kNotMeasured;                       // mean over the pieces
   double perplexity = kNotMeasured;                // exp(nll)
@@ -190,6 +201,7 @@ void visit_fields(T& r, Visit&& visit) {
   visit("policy", r.policy, AnyValue{});
   visit("n", r.n, FieldRange{0, 100'000});
   visit("rollouts", r.rollouts, FieldRange{1, 10'000});
+  visit("is_share", r.is_share, AnyValue{});
   visit("accuracy", r.accuracy, FieldRange{0, 1});
   visit("low", r.low, FieldRange{0, 1});
   visit("high", r.high, FieldRange{0, 1});
@@ -221,5 +233,8 @@ struct EvalResult {
 /// A row for every item and policy, in the order in which they first come. Comparisons with the dense policy are paired: they
 /// are over the questions and pieces that both have answered.
 std::vector<EvalRow> summarise(std::span<const EvalAnswer> answers);
+
+/// What the accuracy of these rows is: "accuracy", "pass@1", or "mean mark" if there are shares among them.
+const char* accuracy_title(std::span<const EvalRow> rows);
 
 }  // namespace kvscope
