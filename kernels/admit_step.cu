@@ -83,12 +83,12 @@ __device__ void prefetch_constants(const AdmitStepArgs& args) {
   prefetch_to_l2(static_cast<const char*>(args.k_norm) + at);
 }
 
-template <typename T, int kHeadDim, int kScorerBlocks, int kRowsOfCluster, int kRows>
+template <typename T, int kHeadDim, int kScorerBlocks, int kRowsOfCluster, int kRows, bool kSoftmaxMap>
 __global__ void __launch_bounds__(kThreadsOf<kScorerBlocks>, kLeastBlocks<kScorerBlocks>)
     admit_step_kernel(const __grid_constant__ RowArgs<AdmitStepArgs, kRows> rows_of_launch, int n_rows) {
   constexpr bool kHasScorer = kScorerBlocks > 0;
   constexpr int kBlocks = kHasScorer ? kScorerBlocks : 1, kThreads = kThreadsOf<kScorerBlocks>;
-  using Shape = MlstmShape<kHeadDim, kThreads, kBlocks, kRowsOfCluster>;
+  using Shape = MlstmShape<kHeadDim, kThreads, kBlocks, kRowsOfCluster, kSoftmaxMap>;
   extern __shared__ float4 shared_memory[];
   auto& shared = *reinterpret_cast<MlstmShared<Shape>*>(shared_memory);
   __shared__ Scan of_warp[kThreads / 32];
@@ -151,11 +151,11 @@ int scorer_blocks(const AdmitStepArgs& args) {
 }
 
 /// A launch of n rows, of which a cluster has kRowsOfCluster.
-template <typename T, int kHeadDim, int kScorerBlocks, int kRowsOfCluster, int kRows>
+template <typename T, int kHeadDim, int kScorerBlocks, int kRowsOfCluster, int kRows, bool kSoftmaxMap = false>
 void launch(const RowArgs<AdmitStepArgs, kRows>& rows, int n, Stream stream) {
   constexpr int kBlocks = kScorerBlocks > 0 ? kScorerBlocks : 1, kThreads = kThreadsOf<kScorerBlocks>;
-  const auto kernel = admit_step_kernel<T, kHeadDim, kScorerBlocks, kRowsOfCluster, kRows>;
-  const std::size_t shared = sizeof(MlstmShared<MlstmShape<kHeadDim, kThreads, kBlocks, kRowsOfCluster>>);
+  const auto kernel = admit_step_kernel<T, kHeadDim, kScorerBlocks, kRowsOfCluster, kRows, kSoftmaxMap>;
+  const std::size_t shared = sizeof(MlstmShared<MlstmShape<kHeadDim, kThreads, kBlocks, kRowsOfCluster, kSoftmaxMap>>);
   const dim3 grid(rows.row[0].cache.n_kv_heads, (n + kRowsOfCluster - 1) / kRowsOfCluster);
   if constexpr (kBlocks == 1) {
     launch_dependent(kernel, grid, kThreads, shared, stream, rows, n);
@@ -168,6 +168,8 @@ template <typename T, int kHeadDim, int kRows>
 void launch(const RowArgs<AdmitStepArgs, kRows>& rows, int n, Stream stream) {
   const int n_blocks = scorer_blocks(rows.row[0]);
   if (n_blocks == 0) return launch<T, kHeadDim, 0, 1>(rows, n, stream);
+  // That map is for ablations: one block does all of a head, on any device.
+  if (rows.row[0].scorer.softmax_map) return launch<T, kHeadDim, 1, 1, kRows, true>(rows, n, stream);
   if (n_blocks == 1) return launch<T, kHeadDim, 1, 1>(rows, n, stream);
   if constexpr (kRows == 1) {
     launch<T, kHeadDim, kClusterBlocks, 1>(rows, n, stream);

@@ -9,18 +9,23 @@ namespace kvscope::kernels {
 /// float32. Token p writes its row p % delay of `queries` and `direct`, after the row was read for token p - delay.
 /// With a delay of 0 a token is read by its own query as soon as it has been absorbed, and neither ring is needed.
 struct MlstmScorerView {
-  // [n_kv_heads, 2 D, 2 D + 3]: columns W_q (D/2), W_k (D/2), W_v (D), g_i, g_f, out[D:]
+  // [n_kv_heads, 2 D, 2 D + 3]: columns W_q (D/2), W_k (D/2), W_v (D), g_i, g_f, out[D:]; with softmax_map W_q and
+  // W_k have D each
   const float* project = nullptr;
   const float* bias = nullptr;  // [n_kv_heads, 3]: b_i, b_f, b
   const float* read = nullptr;  // [n_kv_heads, D]: out[:D]
-  float* c = nullptr;           // [n_kv_heads, D, D] memory, updated
-  float* z = nullptr;           // [n_kv_heads, D]
-  float* m = nullptr;           // [n_kv_heads]; -inf before the first token
-  float* queries = nullptr;     // [n_kv_heads, delay, D]: q~ of the last tokens; null for delay 0
-  float* direct = nullptr;      // [n_kv_heads, delay]; likewise
+  // [n_kv_heads, D] weight of a LayerNorm of what is read, before SiLU: (h - mean) / sqrt(variance + norm_eps); or null
+  const float* norm = nullptr;
+  float* c = nullptr;        // [n_kv_heads, D, D] memory, updated
+  float* z = nullptr;        // [n_kv_heads, D]
+  float* m = nullptr;        // [n_kv_heads]; -inf before the first token
+  float* queries = nullptr;  // [n_kv_heads, delay, D]: q~ of the last tokens; null for delay 0
+  float* direct = nullptr;   // [n_kv_heads, delay]; likewise
   int delay = 0;
-  float soft_cap = 0;    // c of c tanh(a / c) on both gates; 0 for none
-  bool guarded = false;  // denominator of the read: MlstmStepArgs::guarded
+  float soft_cap = 0;  // c of c tanh(a / c) on both gates; 0 for none
+  float norm_eps = 1e-6f;
+  bool guarded = false;      // denominator of the read: MlstmStepArgs::guarded
+  bool softmax_map = false;  // q~ and k~ are softmax(y), not [softmax(y), softmax(-y)]
 };
 
 /// Everything between the QKV product and attention for one new token, for every KV head and its query heads, in one

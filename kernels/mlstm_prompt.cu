@@ -188,8 +188,20 @@ __device__ void weigh_block(const Params& p, ReadShared& shared, int head, int b
   shared.below[threadIdx.x] = sum;
 }
 
+/// What 16 threads have read of a row, through its LayerNorm.
+template <int kHeadDim, int kShare>
+__device__ inline void normalise_row(const Params& p, int head, float (&h)[kShare]) {
+  float mean = 0, variance = 0;
+  for (int j = 0; j < kShare; ++j) mean += h[j];
+  mean = sum_of_row(mean) / kHeadDim;
+  for (int j = 0; j < kShare; ++j) variance += (h[j] - mean) * (h[j] - mean);
+  const float deviation = sqrtf(sum_of_row(variance) / kHeadDim + p.s.norm_eps);
+  for (int j = 0; j < kShare; ++j)
+    h[j] = (h[j] - mean) / deviation * p.s.norm[head * kHeadDim + tile_index(threadIdx.x % 16, j)];
+}
+
 /// Reads of the states e of one block by the queries of tokens e - delay. Grid: blocks, heads.
-template <int kHeadDim>
+template <int kHeadDim, bool kHasNorm>
 __global__ __launch_bounds__(kThreads) void read_kernel(const __grid_constant__ Params p) {
   constexpr int kShare = kHeadDim / 16;
   extern __shared__ char bytes[];
@@ -236,9 +248,13 @@ __global__ __launch_bounds__(kThreads) void read_kernel(const __grid_constant__ 
     const int e = tile_index(threadIdx.x / 16, i), token = begin + e - p.s.delay;
     const float below = shared.below[e], m = shared.greatest[e];
     const float divisor = p.s.guarded ? fmaxf(fmaxf(fabsf(below), expf(-m)), 1e-30f) : fmaxf(below, 1e-6f);
-    float sum = 0;
+    float row_of_h[kShare], sum = 0;
+    if constexpr (kHasNorm) {
+      for (int j = 0; j < kShare; ++j) row_of_h[j] = h[i][j] / divisor;
+      normalise_row<kHeadDim>(p, head, row_of_h);
+    }
     for (int j = 0; j < kShare; ++j) {
-      const float x = h[i][j] / divisor;
+      const float x = kHasNorm ? row_of_h[j] : h[i][j] / divisor;
       sum += x / (1.0f + expf(-x)) * p.s.read[head * kHeadDim + tile_index(threadIdx.x % 16, j)];
     }
     sum = sum_of_row(sum);
@@ -261,8 +277,12 @@ template <typename T, int kHeadDim>
 void launch(const Params& p, Stream stream) {
   const auto heads = static_cast<unsigned>(p.n_heads), blocks = static_cast<unsigned>(p.n_blocks);
   const auto tiles = static_cast<unsigned>((p.n + kTokens - 1) / kTokens);
-  features_kernel<T, kHeadDim><<<dim3(tiles, heads, 5), kThreads, 0, stream>>>(p);
-  check_launch();
+  const auto features = [&]<bool kSoftmaxMap>() {
+    const dim3 grid(tiles, heads, kKinds<kHeadDim, kSoftmaxMap>);
+    features_kernel<T, kHeadDim, kSoftmaxMap><<<grid, kThreads, 0, stream>>>(p);
+    check_launch();
+  };
+  p.s.softmax_map ? features.template operator()<true>() : features.template operator()<false>();
   block_gates_kernel<<<heads, kBlock, 0, stream>>>(p);
   check_launch();
   added_kernel<kHeadDim><<<dim3(blocks, heads), kThreads, 0, stream>>>(p);
@@ -270,7 +290,8 @@ void launch(const Params& p, Stream stream) {
   constexpr unsigned kStates = kHeadDim * (kHeadDim + 1);
   states_kernel<kHeadDim><<<dim3((kStates + kThreads - 1) / kThreads, heads), kThreads, 0, stream>>>(p);
   check_launch();
-  launch_shared(read_kernel<kHeadDim>, dim3(blocks, heads), kThreads, sizeof(ReadShared), stream, p);
+  const auto read = p.s.norm != nullptr ? read_kernel<kHeadDim, true> : read_kernel<kHeadDim, false>;
+  launch_shared(read, dim3(blocks, heads), kThreads, sizeof(ReadShared), stream, p);
   if (p.s.delay == 0) return;
   keep_kernel<kHeadDim><<<dim3(static_cast<unsigned>(std::min(p.n, p.s.delay)), heads), kHeadDim, 0, stream>>>(p);
   check_launch();

@@ -14,8 +14,10 @@ constexpr float kSmallestDenominator = 1e-6f;  // as in kernels/mlstm_step.h
 constexpr std::int64_t kBlock = 128;           // tokens of one quadratic block: [n_kv_heads, 128, 128] weights
 constexpr std::int64_t kBlocksAtOnce = 16;     // of one round of products: memory does not grow with the text
 
-/// Hedgehog's feature map: non-negative and normalised, so that q~ . k~ is a weight.
-at::Tensor phi(const at::Tensor& x) { return at::cat({x.softmax(-1), x.neg().softmax(-1)}, -1); }
+/// W_v of v~ = v: the kernels know no other values than projected ones, and a product with 1 and zeros is exact.
+at::Tensor identity_of_values(std::int64_t layers, std::int64_t heads, std::int64_t d) {
+  return at::cat({at::zeros({d, d}), at::eye(d)}).expand({layers, heads, 2 * d, d});
+}
 
 }  // namespace
 
@@ -24,19 +26,24 @@ KvpopScorer::KvpopScorer(const KvpopScorerConfig& config, const ModelConfig& mod
     : TokenScorer("kvpop_mlstm", config.delay),
       config_(config),
       head_dim_(model.head_dim),
-      n_kv_heads_(model.n_kv_heads) {
+      n_kv_heads_(model.n_kv_heads),
+      map_width_(config.variant.feature_map == FeatureMap::softmax ? model.head_dim : model.head_dim / 2) {
   const std::int64_t layers = model.n_layers, heads = model.n_kv_heads, d = model.head_dim;
-  const auto get = [&](const char* name, std::vector<std::int64_t> shape) {
-    return source(name, shape).to(at::TensorOptions().device(device).dtype(at::kFloat));
-  };
-  const at::Tensor out = get("out", {layers, heads, 3 * d});
-  project_ = at::cat({get("wq", {layers, heads, 2 * d, d / 2}), get("wk", {layers, heads, 2 * d, d / 2}),
-                      get("wv", {layers, heads, 2 * d, d}), get("gi", {layers, heads, 2 * d, 1}),
-                      get("gf", {layers, heads, 2 * d, 1}), out.narrow(2, d, 2 * d).unsqueeze(-1)},
+  const auto on_device = [&](const at::Tensor& x) { return x.to(at::TensorOptions(device).dtype(at::kFloat)); };
+  const auto get = [&](const char* name, std::vector<std::int64_t> shape) { return on_device(source(name, shape)); };
+  const MlstmVariant& variant = config.variant;
+  at::Tensor out = get("out", {layers, heads, variant.skip ? 3 * d : d});
+  if (!variant.skip) out = at::constant_pad_nd(out, {0, 2 * d});
+  const at::Tensor wv =
+      variant.cached_values ? on_device(identity_of_values(layers, heads, d)) : get("wv", {layers, heads, 2 * d, d});
+  project_ = at::cat({get("wq", {layers, heads, 2 * d, map_width_}), get("wk", {layers, heads, 2 * d, map_width_}), wv,
+                      get("gi", {layers, heads, 2 * d, 1}), get("gf", {layers, heads, 2 * d, 1}),
+                      out.narrow(2, d, 2 * d).unsqueeze(-1)},
                      -1);
   bias_ = at::cat(
       {get("bi", {layers, heads, 1}), get("bf", {layers, heads, 1}), get("b", {layers, heads}).unsqueeze(-1)}, -1);
   read_ = out.narrow(2, 0, d).contiguous();
+  if (variant.head_norm) norm_ = get("norm", {layers, heads, d}).contiguous();
 }
 
 ScorerState KvpopScorer::initial_state() const {
@@ -75,11 +82,18 @@ kernels::MlstmScorerView KvpopScorer::mlstm(int layer, ScorerMemory* memory) con
 }
 
 double KvpopScorer::weight_bytes() const {
-  return static_cast<double>(project_.nbytes() + bias_.nbytes() + read_.nbytes());
+  return static_cast<double>(project_.nbytes() + bias_.nbytes() + read_.nbytes() +
+                             (norm_.defined() ? norm_.nbytes() : 0));
 }
 
 double KvpopScorer::memory_bytes() const {
   return 4.0 * static_cast<double>(read_.size(0)) * n_kv_heads_ * head_dim_ * (head_dim_ + 1);
+}
+
+/// Non-negative and normalised, so that q~ . k~ is a weight.
+at::Tensor KvpopScorer::phi(const at::Tensor& y) const {
+  if (config_.variant.feature_map == FeatureMap::softmax) return y.softmax(-1);
+  return at::cat({y.softmax(-1), y.neg().softmax(-1)}, -1);
 }
 
 at::Tensor KvpopScorer::cap(const at::Tensor& gate) const {
@@ -87,17 +101,19 @@ at::Tensor KvpopScorer::cap(const at::Tensor& gate) const {
 }
 
 KvpopScorer::Features KvpopScorer::features(int layer, const at::Tensor& k, const at::Tensor& v) const {
-  const std::int64_t d = head_dim_;
+  const std::int64_t d = head_dim_, map = map_width_;
   const at::Tensor x = at::cat({k, v}, -1).to(at::kFloat).transpose(0, 1);  // [n_kv_heads, n, 2 D]
   const at::Tensor y = at::bmm(x, project_[layer]);
   const at::Tensor bias = bias_[layer];  // [n_kv_heads, 3]
-  const auto gate = [&](int index) { return y.select(2, 2 * d + index) + bias.narrow(1, index, 1); };
-  return {phi(y.narrow(2, 0, d / 2)), phi(y.narrow(2, d / 2, d / 2)), y.narrow(2, d, d).contiguous(),
-          cap(gate(0)).contiguous(),  at::log_sigmoid(cap(gate(1))),  gate(2)};
+  const auto gate = [&](int index) { return y.select(2, 2 * map + d + index) + bias.narrow(1, index, 1); };
+  return {phi(y.narrow(2, 0, map)),  phi(y.narrow(2, map, map)),    y.narrow(2, 2 * map, d).contiguous(),
+          cap(gate(0)).contiguous(), at::log_sigmoid(cap(gate(1))), gate(2)};
 }
 
 at::Tensor KvpopScorer::score(int layer, const at::Tensor& h, const at::Tensor& direct) const {
-  return (at::silu(h) * read_[layer].unsqueeze(1)).sum(-1) + direct;
+  const at::Tensor read =
+      norm_.defined() ? at::layer_norm(h, {head_dim_}, {}, {}, config_.norm_eps) * norm_[layer].unsqueeze(1) : h;
+  return (at::silu(read) * read_[layer].unsqueeze(1)).sum(-1) + direct;
 }
 
 /// Blocks of states e and the reads that they serve, those of tokens e - delay. In a block, with b_e the sum of log f
@@ -221,6 +237,7 @@ kernels::MlstmScorerView KvpopScorer::view(int layer, const ScorerState& state) 
   return {.project = project_[layer].data_ptr<float>(),
           .bias = bias_[layer].data_ptr<float>(),
           .read = read_[layer].data_ptr<float>(),
+          .norm = norm_.defined() ? norm_[layer].data_ptr<float>() : nullptr,
           .c = state.c.data_ptr<float>(),
           .z = state.z.data_ptr<float>(),
           .m = state.m.data_ptr<float>(),
@@ -228,7 +245,9 @@ kernels::MlstmScorerView KvpopScorer::view(int layer, const ScorerState& state) 
           .direct = state.direct.data_ptr<float>(),
           .delay = config_.delay,
           .soft_cap = static_cast<float>(config_.soft_cap),
-          .guarded = config_.guarded};
+          .norm_eps = static_cast<float>(config_.norm_eps),
+          .guarded = config_.guarded,
+          .softmax_map = config_.variant.feature_map == FeatureMap::softmax};
 }
 
 }  // namespace kvscope::engine

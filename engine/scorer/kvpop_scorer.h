@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/files/gate/gate_file.h"
 #include "engine/model/weights.h"
 #include "engine/scorer/token_scorer.h"
 
@@ -16,6 +17,8 @@ struct KvpopScorerConfig {
   int delay = 64;        // tokens between a token and the state that scores it: its window, or 0 (immediate)
   double soft_cap = 0;   // c of c tanh(a / c) on both gates; 0 for none
   bool guarded = false;  // denominator max(|q~ z|, exp(-m)) instead of the plain one
+  MlstmVariant variant;
+  double norm_eps = 1e-6;  // of the head-wise norm
 };
 
 /// Memory of one layer's scorer between tokens, all float32 on the model's device. Copies share tensors.
@@ -36,10 +39,13 @@ struct ScorerState {
 ///                                                           guarded: / max(|q~_t^T z_e|, 1) in units of exp(m_e)
 ///     score_t = SiLU(h_t) . out[:D] + x_t . out[D:] + b
 ///
+/// A variant has phi(y) = softmax(y), v~ = v, norm(h_t) in place of h_t, or no x_t . out[D:].
+///
 /// The score of t exists once token t + delay has been absorbed, that is when t leaves the window.
 class KvpopScorer final : public TokenScorer {
  public:
-  /// From tensors "wq", "wk", "wv", "gi", "gf", "bi", "bf", "out", "b" of `source` (shapes at kvpop_scorer.cpp).
+  /// From tensors "wq", "wk", "wv", "gi", "gf", "bi", "bf", "out", "b" of `source` (shapes at kvpop_scorer.cpp), or
+  /// those of the variant.
   KvpopScorer(const KvpopScorerConfig& config, const ModelConfig& model, const TensorSource& source,
               c10::Device device);
 
@@ -73,14 +79,17 @@ class KvpopScorer final : public TokenScorer {
   at::Tensor absorb_on_device(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const;
   at::Tensor absorb_blocks(int layer, const Features& f, std::int64_t block, ScorerState& state) const;
   at::Tensor score(int layer, const at::Tensor& h, const at::Tensor& direct) const;
+  at::Tensor phi(const at::Tensor& y) const;
   at::Tensor cap(const at::Tensor& gate) const;
 
   KvpopScorerConfig config_;
   int head_dim_;
   int n_kv_heads_;
-  at::Tensor project_;  // [layers, n_kv_heads, 2 D, D/2 + D/2 + D + 1 + 1 + 1]: W_q, W_k, W_v, g_i, g_f, out[D:]
+  int map_width_;       // columns of W_q, and of W_k: D/2, or D for softmax
+  at::Tensor project_;  // [layers, n_kv_heads, 2 D, 2 map_width + D + 3]: W_q, W_k, W_v, g_i, g_f, out[D:]
   at::Tensor bias_;     // [layers, n_kv_heads, 3]: b_i, b_f, b
   at::Tensor read_;     // [layers, n_kv_heads, D]: out[:D]
+  at::Tensor norm_;     // [layers, n_kv_heads, D], or undefined
 };
 
 }  // namespace kvscope::engine

@@ -83,7 +83,8 @@ static std::unique_ptr<TokenScorer> make_mlstm_scorer(const GateFile& gate, cons
     if (name == "out") return tensor * (sign * c.scale);
     return name == "b" ? tensor * (sign * c.scale) + sign * c.offset : tensor;
   };
-  const KvpopScorerConfig numbers{.delay = c.delay, .soft_cap = c.soft_cap, .guarded = c.guarded};
+  const KvpopScorerConfig numbers{
+      .delay = c.delay, .soft_cap = c.soft_cap, .guarded = c.guarded, .variant = c.mlstm, .norm_eps = c.norm_eps};
   return std::make_unique<KvpopScorer>(numbers, config, source, weights.device);
 }
 

@@ -22,10 +22,11 @@ void softmax(const float* y, float sign, int n, float* out) {
   scale(out, 1 / sum, n);
 }
 
-/// phi(y) = [softmax(y), softmax(-y)]
-void hedgehog(const float* y, int half, float* out) {
-  softmax(y, 1, half, out);
-  softmax(y, -1, half, out + half);
+/// phi(y) = [softmax(y), softmax(-y)] of dim / 2 numbers, or softmax(y) of dim.
+void feature_map(const float* y, int dim, bool is_softmax, float* out) {
+  if (is_softmax) return softmax(y, 1, dim, out);
+  softmax(y, 1, dim / 2, out);
+  softmax(y, -1, dim / 2, out + dim / 2);
 }
 
 float cap(float gate, float soft_cap) { return soft_cap == 0 ? gate : std::tanh(gate / soft_cap) * soft_cap; }
@@ -33,26 +34,32 @@ float cap(float gate, float soft_cap) { return soft_cap == 0 ? gate : std::tanh(
 float log_sigmoid(float x) { return std::min(x, 0.0f) - std::log1p(std::exp(-std::abs(x))); }
 
 void compute_features(const MlstmScorerView& scorer, int head, int dim, const float* x, Features& features) {
-  const int n_inputs = 2 * dim, stride = 2 * dim + 3;
+  const int n_inputs = 2 * dim, map = scorer.softmax_map ? dim : dim / 2, stride = 2 * map + dim + 3;
   const float* weight = scorer.project + static_cast<std::int64_t>(head) * n_inputs * stride;
   const float* bias = scorer.bias + head * 3;
-  float y[2 * kMaxHeadDim + 3] = {};
+  float y[3 * kMaxHeadDim + 3] = {};
   for (int i = 0; i < n_inputs; ++i) add_scaled(y, x[i], weight + i * stride, stride);
-  hedgehog(y, dim / 2, features.q);
-  hedgehog(y + dim / 2, dim / 2, features.k);
-  std::copy_n(y + dim, dim, features.v);
-  const float* gate = y + 2 * dim;
+  feature_map(y, dim, scorer.softmax_map, features.q);
+  feature_map(y + map, dim, scorer.softmax_map, features.k);
+  std::copy_n(y + 2 * map, dim, features.v);
+  const float* gate = y + 2 * map + dim;
   features.log_i = cap(gate[0] + bias[0], scorer.soft_cap);
   features.log_f = log_sigmoid(cap(gate[1] + bias[1], scorer.soft_cap));
   features.direct = gate[2] + bias[2];
 }
 
-/// SiLU(h) . out[:D]
-float read_out(float* h, const float* weight, int dim) {
+/// SiLU(h) . out[:D], h through its LayerNorm first where there is one.
+float read_out(const MlstmScorerView& scorer, int head, float* h, int dim) {
+  const std::int64_t first = static_cast<std::int64_t>(head) * dim;
   float ones[kMaxHeadDim];
   std::fill_n(ones, dim, 1.0f);
+  if (scorer.norm) {
+    const auto n = static_cast<float>(dim);
+    add_scaled(h, -dot(h, ones, dim) / n, ones, dim);  // less the mean
+    scale_by(h, h, 1 / std::sqrt(dot(h, h, dim) / n + scorer.norm_eps), scorer.norm + first, dim);
+  }
   swiglu(h, ones, dim);
-  return dot(h, weight, dim);
+  return dot(h, scorer.read + first, dim);
 }
 
 }  // namespace
@@ -80,8 +87,7 @@ float score_head(const MlstmScorerView& scorer, int head, int head_dim, std::int
               .d_value = head_dim,
               .guarded = scorer.guarded},
              0);
-  const float score =
-      reads ? read_out(h, scorer.read + head * dim, head_dim) + *direct : std::numeric_limits<float>::quiet_NaN();
+  const float score = reads ? read_out(scorer, head, h, head_dim) + *direct : std::numeric_limits<float>::quiet_NaN();
   if (!waits) return score;
   std::copy_n(features.q, dim, query);
   *direct = features.direct;

@@ -18,12 +18,12 @@ __device__ inline float input(const Params& p, int head, int token, int row) {
   return to_float(data[token * (is_key ? p.k_stride : p.v_stride) + head * kHeadDim + (is_key ? row : row - kHeadDim)]);
 }
 
-/// log i, log f and the direct part of the score: a warp a token.
-template <typename T, int kHeadDim>
+/// log i, log f and the direct part of the score: a warp a token. Rows of W have kStride numbers, gates last.
+template <typename T, int kHeadDim, int kStride>
 __device__ void gates(const Params& p, int head) {
-  constexpr int kInputs = 2 * kHeadDim, kStride = kInputs + 3, kPerLane = kInputs / 32;
+  constexpr int kInputs = 2 * kHeadDim, kPerLane = kInputs / 32;
   __shared__ float weight[3][kInputs];
-  const float* from = p.s.project + static_cast<long long>(head) * kInputs * kStride + kInputs;
+  const float* from = p.s.project + static_cast<long long>(head) * kInputs * kStride + kStride - 3;
   for (int i = threadIdx.x; i < 3 * kInputs; i += kThreads) weight[i % 3][i / 3] = from[i / 3 * kStride + i % 3];
   __syncthreads();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -48,11 +48,11 @@ __device__ void gates(const Params& p, int head) {
   }
 }
 
-/// softmax(y), then softmax(-y), of the columns that 16 threads have of a row.
-template <int kHalf, int kColumns>
+/// softmax(y), and with two sides then softmax(-y), of the columns that 16 threads have of a row.
+template <int kSides, int kColumns>
 __device__ inline void store_map(const float (&y)[kColumns], int part, bool is_there, float* out) {
 #pragma unroll
-  for (int side = 0; side < 2; ++side) {
+  for (int side = 0; side < kSides; ++side) {
     const float sign = side == 0 ? 1.0f : -1.0f;
     float greatest = -INFINITY, sum = 0, exps[kColumns];
     for (int i = 0; i < kColumns; ++i) greatest = fmaxf(greatest, sign * y[i]);
@@ -60,7 +60,7 @@ __device__ inline void store_map(const float (&y)[kColumns], int part, bool is_t
     for (int i = 0; i < kColumns; ++i) sum += exps[i] = expf(sign * y[i] - greatest);
     sum = sum_of_row(sum);
     if (!is_there) continue;
-    for (int i = 0; i < kColumns; ++i) out[side * kHalf + part * kColumns + i] = exps[i] / sum;
+    for (int i = 0; i < kColumns; ++i) out[(side * 16 + part) * kColumns + i] = exps[i] / sum;
   }
 }
 
@@ -81,20 +81,28 @@ __device__ inline void load_inputs(const Params& p, int head, int first, float (
   }
 }
 
-/// Grid: tokens / 128, heads, and 0: q~, 1: k~, 2 and 3: halves of v~, 4: gates.
-template <typename T, int kHeadDim>
+/// Columns of W_q, and of W_k, of which a block of features_kernel() has one and the same number of W_v's.
+template <int kHeadDim, bool kSoftmaxMap>
+constexpr int kMapWidth = kSoftmaxMap ? kHeadDim : kHeadDim / 2;
+/// Of features_kernel(): q~, k~, v~ by so many columns at a time, and the gates.
+template <int kHeadDim, bool kSoftmaxMap>
+constexpr int kKinds = 3 + kHeadDim / kMapWidth<kHeadDim, kSoftmaxMap>;
+
+/// Grid: tokens / 128, heads, and 0: q~, 1: k~, 2 and with the Hedgehog map 3: v~, last: gates.
+template <typename T, int kHeadDim, bool kSoftmaxMap>
 __global__ __launch_bounds__(kThreads) void features_kernel(const __grid_constant__ Params p) {
-  constexpr int kHalf = kHeadDim / 2, kInputs = 2 * kHeadDim, kStride = kInputs + 3, kColumns = kHalf / 16;
+  constexpr int kWidth = kMapWidth<kHeadDim, kSoftmaxMap>, kInputs = 2 * kHeadDim, kStride = 2 * kWidth + kHeadDim + 3,
+                kColumns = kWidth / 16;
   __shared__ alignas(16) float x[kSlice][kTokens + kPad];
-  __shared__ alignas(16) float w[kSlice][kHalf];
+  __shared__ alignas(16) float w[kSlice][kWidth];
   const int head = blockIdx.y, kind = blockIdx.z, row_part = threadIdx.x / 16, part = threadIdx.x % 16;
-  if (kind == 4) return gates<T, kHeadDim>(p, head);
-  const float* weight = p.s.project + static_cast<long long>(head) * kInputs * kStride + kind * kHalf;
+  if (kind == kKinds<kHeadDim, kSoftmaxMap> - 1) return gates<T, kHeadDim, kStride>(p, head);
+  const float* weight = p.s.project + static_cast<long long>(head) * kInputs * kStride + kind * kWidth;
   float y[8][kColumns] = {};
   for (int first = 0; first < kInputs; first += kSlice) {
     load_inputs<T, kHeadDim>(p, head, first, x);
-    for (int i = threadIdx.x; i < kSlice * kHalf; i += kThreads)
-      w[i / kHalf][i % kHalf] = weight[(first + i / kHalf) * kStride + i % kHalf];
+    for (int i = threadIdx.x; i < kSlice * kWidth; i += kThreads)
+      w[i / kWidth][i % kWidth] = weight[(first + i / kWidth) * kStride + i % kWidth];
     __syncthreads();
 #pragma unroll 4
     for (int i = 0; i < kSlice; ++i) {
@@ -117,9 +125,9 @@ __global__ __launch_bounds__(kThreads) void features_kernel(const __grid_constan
                               : p.value) +
                  (static_cast<long long>(head) * p.n + token) * kHeadDim;
     if (kind < 2) {
-      store_map<kHalf>(y[row], part, token < p.n, out);
+      store_map<kSoftmaxMap ? 1 : 2>(y[row], part, token < p.n, out);
     } else if (token < p.n) {
-      for (int i = 0; i < kColumns; ++i) out[(kind - 2) * kHalf + part * kColumns + i] = y[row][i];
+      for (int i = 0; i < kColumns; ++i) out[(kind - 2) * kWidth + part * kColumns + i] = y[row][i];
     }
   }
 }

@@ -63,9 +63,28 @@ __device__ void mlstm_project(const AdmitPlace& at, MlstmHeld<Shape>& held, Mlst
   meeting.arrive();
 }
 
+/// out = softmax(y), by one warp.
+template <int kHeadDim>
+__device__ void mlstm_softmax(const float* y, float* out) {
+  constexpr int kEach = (kHeadDim + 31) / 32;
+  const int lane = threadIdx.x % 32;
+  float greatest = -INFINITY, sum = 0, exps[kEach];
+  for (int i = lane; i < kHeadDim; i += 32) greatest = fmaxf(greatest, y[i]);
+  greatest = warp_max(greatest);
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    exps[i] = lane + 32 * i < kHeadDim ? expf(y[lane + 32 * i] - greatest) : 0.0f;
+    sum += exps[i];
+  }
+  sum = warp_sum(sum);
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (lane + 32 * i < kHeadDim) out[lane + 32 * i] = exps[i] / sum;
+}
+
 /// out = phi(y) = [softmax(y), softmax(-y)], by one warp, which takes both at once.
 template <int kHeadDim>
-__device__ void mlstm_features(const float* y, float* out) {
+__device__ void mlstm_hedgehog(const float* y, float* out) {
   constexpr int kHalf = kHeadDim / 2, kEach = (kHalf + 31) / 32;
   const int lane = threadIdx.x % 32;
   float greatest = -INFINITY, least = INFINITY;
@@ -94,6 +113,15 @@ __device__ void mlstm_features(const float* y, float* out) {
   }
 }
 
+template <typename Shape>
+__device__ void mlstm_features(const float* y, float* out) {
+  if constexpr (Shape::kSoftmaxMap) {
+    mlstm_softmax<Shape::kHeadDim>(y, out);
+  } else {
+    mlstm_hedgehog<Shape::kHeadDim>(y, out);
+  }
+}
+
 /// From y and the gates: k~ of all rows and how far each memory is kept, q~ where this block needs it.
 template <typename Shape>
 __device__ void mlstm_prepare(const AdmitPlace& at, MlstmShared<Shape>& shared) {
@@ -102,10 +130,10 @@ __device__ void mlstm_prepare(const AdmitPlace& at, MlstmShared<Shape>& shared) 
     const float* y = shared.y[row];
     const bool waits = at.rows[row].scorer.delay > 0;
     if (job % 2 == 0) {  // columns q; those of a token that waits are its own block's to put away
-      if (!waits || row == at.rank) mlstm_features<Shape::kHeadDim>(y, waits ? shared.q_new : shared.q[row]);
+      if (!waits || row == at.rank) mlstm_features<Shape>(y, waits ? shared.q_new : shared.q[row]);
       continue;
     }
-    mlstm_features<Shape::kHeadDim>(y + Shape::kHeadDim / 2, shared.k_new[row]);
+    mlstm_features<Shape>(y + Shape::kMap, shared.k_new[row]);
     if (threadIdx.x % 32 != 0) continue;
     const float log_i = shared.gate[row][0], carried = shared.gate[row][1] + shared.m[row];
     const float m = fmaxf(carried, log_i);
@@ -124,7 +152,7 @@ __device__ void mlstm_update(const AdmitPlace& at, MlstmHeld<Shape>& held, Mlstm
 #pragma unroll
   for (int row = 0; row < Shape::kRows; ++row) {
     if (row >= at.n_rows) continue;
-    const float v = __fmul_rn(shared.admit[row], shared.y[row][kHeadDim + threadIdx.x % kHeadDim]),
+    const float v = __fmul_rn(shared.admit[row], shared.y[row][2 * Shape::kMap + threadIdx.x % kHeadDim]),
                 keep = shared.keep[row];
     float sum = 0;
 #pragma unroll
@@ -147,6 +175,19 @@ __device__ void mlstm_update(const AdmitPlace& at, MlstmHeld<Shape>& held, Mlstm
   }
 }
 
+/// h through its LayerNorm, in the threads that have a column of it; in others h is 0.
+template <typename Shape>
+__device__ float mlstm_norm(const AdmitPlace& at, bool has_column, float h, MlstmShared<Shape>& shared) {
+  const MlstmScorerView& s = at.own().scorer;
+  __syncthreads();  // sums may be used again
+  const float mean = block_sum<Shape::kThreads>(h, shared.sums) / Shape::kHeadDim;
+  const float centred = has_column ? __fsub_rn(h, mean) : 0.0f;
+  __syncthreads();
+  const float variance = block_sum<Shape::kThreads>(__fmul_rn(centred, centred), shared.sums) / Shape::kHeadDim;
+  if (!has_column) return 0;
+  return __fmul_rn(centred / sqrtf(__fadd_rn(variance, s.norm_eps)), s.norm[at.head * Shape::kHeadDim + threadIdx.x]);
+}
+
 /// The score of the block's own row without its direct part, in every thread.
 template <typename Shape>
 __device__ float mlstm_read(const AdmitPlace& at, bool reads, const MlstmHeld<Shape>& held,
@@ -161,14 +202,15 @@ __device__ float mlstm_read(const AdmitPlace& at, bool reads, const MlstmHeld<Sh
   }
   const float norm = block_sum<Shape::kThreads>(product, shared.sums), m = shared.m[row];
   if (thread == 0) s.m[at.head] = m;
-  float term = 0;
-  if (held.has_column(at) && reads) {
-    float h = 0;
+  const bool has_column = held.has_column(at) && reads;
+  float h = 0;
+  if (has_column) {
 #pragma unroll
     for (int i = 0; i < Shape::kBlocks; ++i) h += shared.h[i][thread];
     h /= s.guarded ? fmaxf(fmaxf(fabsf(norm), expf(-m)), 1e-30f) : fmaxf(norm, 1e-6f);
-    term = __fmul_rn(h / (1.0f + expf(-h)), held.read);
   }
+  if (s.norm != nullptr) h = mlstm_norm(at, has_column, h, shared);
+  const float term = has_column ? __fmul_rn(h / (1.0f + expf(-h)), held.read) : 0.0f;
   __syncthreads();  // sums may be used again
   return block_sum<Shape::kThreads>(term, shared.sums);
 }

@@ -8,28 +8,30 @@
 namespace kvscope::kernels {
 
 /// How the work on kRows rows is dealt out. Of the rows of a cluster, row i is block i's own.
-template <int kHeadDim_, int kThreads_, int kBlocks_, int kRows_>
+template <int kHeadDim_, int kThreads_, int kBlocks_, int kRows_, bool kSoftmaxMap_ = false>
 struct MlstmShape {
   static constexpr int kHeadDim = kHeadDim_, kThreads = kThreads_, kBlocks = kBlocks_, kRows = kRows_;
-  static constexpr int kInputs = 2 * kHeadDim, kStride = kInputs + 3;  // of W
-  static constexpr int kColumns = kInputs / kBlocks;                   // of W that a block projects
-  static constexpr int kGroups = kThreads / kColumns;                  // of threads, to which inputs are dealt out
-  static constexpr int kShare = (kInputs + kGroups - 1) / kGroups;     // inputs of a group
-  static constexpr int kAhead = kThreads > 512 ? 16 : 32;              // for which there are registers
-  static constexpr int kHeld = kShare < kAhead ? kShare : kAhead;  // of the share those whose weights are read ahead
-  static constexpr int kStateRows = kHeadDim / kBlocks;            // of the memory that a block updates
+  static constexpr bool kSoftmaxMap = kSoftmaxMap_;
+  static constexpr int kMap = kSoftmaxMap ? kHeadDim : kHeadDim / 2;  // columns of W_q, and of W_k
+  static constexpr int kInputs = 2 * kHeadDim, kOutputs = 2 * kMap + kHeadDim, kStride = kOutputs + 3;  // of W
+  static constexpr int kColumns = kOutputs / kBlocks;               // of W that a block projects
+  static constexpr int kGroups = kThreads / kColumns;               // of threads, to which inputs are dealt out
+  static constexpr int kShare = (kInputs + kGroups - 1) / kGroups;  // inputs of a group
+  static constexpr int kAhead = kThreads > 512 ? 16 : 32;           // for which there are registers
+  static constexpr int kHeld = kShare < kAhead ? kShare : kAhead;   // of the share those whose weights are read ahead
+  static constexpr int kStateRows = kHeadDim / kBlocks;             // of the memory that a block updates
   static constexpr int kStateGroups = kThreads / kHeadDim < kStateRows ? kThreads / kHeadDim : kStateRows;
   static constexpr int kStateShare = (kStateRows + kStateGroups - 1) / kStateGroups;
-  static_assert(kInputs % kBlocks == 0 && kHeadDim % kBlocks == 0 && kGroups >= 1 && kStateGroups >= 1);
+  static_assert(kOutputs % kBlocks == 0 && kHeadDim % kBlocks == 0 && kGroups >= 1 && kStateGroups >= 1);
   static_assert(kThreads >= 128 && kInputs % 32 == 0 && kRows <= kBlocks);
 };
 
 /// Shared memory of the scorer, in floats.
 template <typename Shape>
 struct alignas(16) MlstmShared {
-  float x[Shape::kRows][Shape::kInputs];  // k, v of the new tokens: to be filled by the caller, in every block
-  float y[Shape::kRows][Shape::kInputs];  // W x
-  float gate[Shape::kRows][3];            // log i, log f, direct
+  float x[Shape::kRows][Shape::kInputs];   // k, v of the new tokens: to be filled by the caller, in every block
+  float y[Shape::kRows][Shape::kOutputs];  // W x
+  float gate[Shape::kRows][3];             // log i, log f, direct
   float keep[Shape::kRows], admit[Shape::kRows], m[Shape::kRows];
   float q[Shape::kRows][Shape::kHeadDim];  // q~ of the token that is read
   float k_new[Shape::kRows][Shape::kHeadDim];
@@ -107,7 +109,7 @@ struct MlstmHeld {
     if (has_gate(at)) {
 #pragma unroll
       for (int i = 0; i < Shape::kInputs / 32; ++i)
-        of_gate[i] = weights(at)[(threadIdx.x % 32 + 32 * i) * Shape::kStride + Shape::kInputs + threadIdx.x / 32];
+        of_gate[i] = weights(at)[(threadIdx.x % 32 + 32 * i) * Shape::kStride + Shape::kOutputs + threadIdx.x / 32];
       bias = at.own().scorer.bias[at.head * 3 + threadIdx.x / 32];
     }
     if (has_column(at)) read = at.own().scorer.read[at.head * Shape::kHeadDim + threadIdx.x];

@@ -20,8 +20,9 @@ using nlohmann::json;
 namespace {
 
 /// A gate of the kind with random tensors, as a reader would have made it for small_model().
-GateFile random_gate(GateKind kind, int n_hidden, int kernel = 1) {
+GateFile random_gate(GateKind kind, int n_hidden, int kernel = 1, const MlstmVariant& variant = {}) {
   GateFile gate{.config = default_gate_config(kind)};
+  gate.config.mlstm = variant;
   gate.config.n_hidden = n_hidden;
   gate.config.kernel = kernel;
   if (kernel > 1) gate.config.delay = kernel / 2;
@@ -200,6 +201,66 @@ TEST_CASE("gate: an mLSTM's score has no sigmoid, and a gate that wants one is r
   gate.config.sigmoid = true;
   save_gate(folder.path(), gate);
   CHECK_THAT(load_error(folder.path()), Catch::Contains("gate.json: sigmoid: true; expected false"));
+}
+
+TEST_CASE("gate: the mLSTM's variants have their own tensors and keys, and the published one has neither",
+          "[core][gate]") {
+  const TempFolder folder;
+  const GateFile published = random_gate(GateKind::kvpop_mlstm, 0);
+  save_gate(folder / "published", published);
+  const json plain = read_json(folder / "published/gate.json");
+  for (const char* key : {"feature_map", "head_norm", "cached_values", "skip"}) CHECK_FALSE(plain.contains(key));
+
+  struct Case {
+    MlstmVariant variant;
+    const char *key, *tensor;
+    std::vector<std::int64_t> shape;  // empty: no such tensor
+    const char* text;
+  };
+  const Case& c =
+      GENERATE(Case{{.feature_map = FeatureMap::softmax}, "feature_map", "wq", {3, 2, 8, 4}, ", softmax feature map,"},
+               Case{{.head_norm = true}, "head_norm", "norm", {3, 2, 4}, ", head-wise norm,"},
+               Case{{.cached_values = true}, "cached_values", "wv", {}, ", cached values,"},
+               Case{{.skip = false}, "skip", "out", {3, 2, 4}, ", no skip connection,"});
+  CAPTURE(c.key);
+  GateFile gate = random_gate(GateKind::kvpop_mlstm, 0, 1, c.variant);
+  gate.description.clear();
+  save_gate(folder / "gate", gate);
+  const GateFile back = load_gate(folder / "gate", small_model());
+  CHECK(back.config == gate.config);
+  CHECK(back.tensors == gate.tensors);
+  CHECK(back.hash != load_gate(folder / "published").hash);
+  CHECK_THAT(back.description, Catch::Contains(c.text));
+  const auto found = back.tensors.find(c.tensor);
+  REQUIRE((found == back.tensors.end()) == c.shape.empty());
+  if (found != back.tensors.end()) CHECK(found->second.shape == c.shape);
+
+  json other = read_json(folder / "gate/gate.json");  // the tensors of one, the key of the other
+  other.erase(c.key);
+  folder.write("gate/gate.json", other.dump());
+  CHECK_THAT(load_error(folder / "gate"), Catch::Contains("gate.safetensors: " + std::string(c.tensor)));
+  const TempFolder sp_kv;
+  save_gate(sp_kv.path(), random_gate(GateKind::sp_kv, 6));
+  const json good = read_json(sp_kv / "gate.json");
+  const json value = c.tensor == std::string("wq") ? json("softmax") : json(c.tensor != std::string("out"));
+  CHECK_THAT(error_with(sp_kv, good, c.key, value),
+             Catch::Contains(std::string(c.key) + ": a setting of kvpop_mlstm; expected none of these for sp_kv"));
+}
+
+TEST_CASE("gate: an unknown feature map, and a norm of the wrong shape, are refused", "[core][gate]") {
+  const TempFolder folder;
+  GateFile gate = random_gate(GateKind::kvpop_mlstm, 0, 1, {.head_norm = true});
+  save_gate(folder.path(), gate);
+  const json good = read_json(folder / "gate.json");
+  CHECK_THAT(error_with(folder, good, "feature_map", "relu"),
+             Catch::Contains("gate.json: feature_map: \"relu\"; expected hedgehog or softmax"));
+  CHECK_THAT(error_with(folder, good, "head_norm", 1), Catch::Contains("head_norm: 1; expected true or false"));
+  folder.write("gate.json", good.dump());
+  NamedShapes shapes;
+  for (const auto& [name, tensor] : gate.tensors) shapes[name] = tensor.shape;
+  shapes["norm"] = {3, 4};
+  write_random(folder / "gate.safetensors", shapes);
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("gate.safetensors: norm: shape [3, 4]; expected [3, 2, 4]"));
 }
 
 TEST_CASE("gate: a KVpop scorer may have each head's own decay", "[core][gate]") {

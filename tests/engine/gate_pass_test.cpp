@@ -9,6 +9,7 @@
 #include "engine/decode/run.h"
 #include "kernels/device.h"
 #include "tests/engine/gated_model.h"
+#include "tests/support/mlstm_variants.h"
 #include "tests/support/skip.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
@@ -79,6 +80,19 @@ TEST_CASE("gate scores: CUDA's are the CPU's", "[engine][gates][cuda]") {
     CHECK(cuda[i].text == cpu[i].text);
     CHECK(difference(cuda[i].scores, cpu[i].scores) < 1e-4);  // float32 sums in another order, through two layers
   }
+}
+
+TEST_CASE("gate scores: of the mLSTM's variants CUDA's are the CPU's, in prompts and in steps",
+          "[engine][gates][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  const MlstmVariant variant = test::mlstm_variants()[GENERATE(0u, 1u, 2u, 3u, 4u)];
+  CAPTURE(static_cast<int>(variant.feature_map), variant.head_norm, variant.cached_values, variant.skip);
+  const std::vector<GateFile> gate = {test::random_gate(GateKind::kvpop_mlstm, 16, /*kernel=*/1, variant)};
+  const auto scores = [&](const char* device, int prompt) {
+    return test::feed(test::gated_model(gate, device), ids(), prompt, "kvpop:budget=600,window=16").record.scores;
+  };
+  const int prompt = GENERATE(kTokens, kTokens / 2);
+  CHECK(difference(scores("cuda", prompt), scores("cpu", prompt)) < 1e-4);  // as above
 }
 
 TEST_CASE("gate scores: what a full run is previewed as by them is the run of a gate that evicts, in the first layer",

@@ -7,6 +7,7 @@
 #include "engine/model/weights.h"
 #include "tests/engine/gated_model.h"
 #include "tests/engine/plain_layer.h"
+#include "tests/support/mlstm_variants.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
 namespace kvscope {
@@ -264,10 +265,12 @@ TEST_CASE("rules: attention does not see the channel that carries DMS's gate", "
   CHECK(test::relative_difference(test::feed(without, ids, kTokens, "full").logits, at_once) > 1e-4);
 }
 
-/// phi(W x), W [2 D, D / 2].
-std::vector<double> hedgehog(const std::vector<double>& x, const std::vector<float>& all, std::int64_t of_head, int d) {
-  std::vector<double> y(static_cast<std::size_t>(d) / 2), out(static_cast<std::size_t>(d));
-  const float* w = all.data() + of_head * 2 * d * (d / 2);
+/// phi(W x), W [2 D, D / 2]; the softmax map W [2 D, D].
+std::vector<double> features(const GateFile& gate, const char* weight, const std::vector<double>& x,
+                             std::int64_t of_head, int d) {
+  const bool is_softmax = gate.config.mlstm.feature_map == FeatureMap::softmax;
+  std::vector<double> y(static_cast<std::size_t>(is_softmax ? d : d / 2)), out(static_cast<std::size_t>(d));
+  const float* w = gate.tensors.at(weight).values.data() + of_head * 2 * d * static_cast<std::int64_t>(y.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     for (std::size_t j = 0; j < y.size(); ++j) y[j] += x[i] * w[i * y.size() + j];
   }
@@ -275,9 +278,32 @@ std::vector<double> hedgehog(const std::vector<double>& x, const std::vector<flo
   for (const double one : y) plus += std::exp(one), minus += std::exp(-one);
   for (std::size_t j = 0; j < y.size(); ++j) {
     out[j] = std::exp(y[j]) / plus;
-    out[j + y.size()] = std::exp(-y[j]) / minus;
+    if (!is_softmax) out[j + y.size()] = std::exp(-y[j]) / minus;
   }
   return out;
+}
+
+/// v~, column by column.
+std::vector<double> memory_values(const GateFile& gate, const std::vector<double>& x, std::int64_t of_head, int d) {
+  if (gate.config.mlstm.cached_values) return {x.begin() + d, x.end()};
+  const std::vector<float>& wv = gate.tensors.at("wv").values;
+  std::vector<double> out(static_cast<std::size_t>(d));
+  for (int r = 0; r < 2 * d; ++r) {
+    for (int col = 0; col < d; ++col)
+      out[static_cast<std::size_t>(col)] += x[static_cast<std::size_t>(r)] * wv[(of_head * 2 * d + r) * d + col];
+  }
+  return out;
+}
+
+/// (h - mean) / deviation, times the head's weight.
+void normalise(const GateFile& gate, std::int64_t of_head, std::vector<double>& h) {
+  const auto n = static_cast<double>(h.size());
+  const std::vector<double> weight = row_of(gate, "norm", of_head, static_cast<int>(h.size()));
+  double mean = 0, variance = 0;
+  for (const double one : h) mean += one / n;
+  for (const double one : h) variance += (one - mean) * (one - mean) / n;
+  for (std::size_t i = 0; i < h.size(); ++i)
+    h[i] = (h[i] - mean) / std::sqrt(variance + gate.config.norm_eps) * weight[i];
 }
 
 /// KVpop E.3 as it is printed, token by token and without a stabiliser: C = f C + i k v^T, z = f z + i k. Scores of one
@@ -298,30 +324,71 @@ std::vector<double> mlstm_scores(const GateFile& gate, const PlainLayer& layer, 
       return cap(test::dot(row_of(gate, w, of_head, 2 * d).data(), x.data(), 2 * d) + row_of(gate, b, of_head, 1)[0]);
     };
     const double i = std::exp(linear("gi", "bi")), f = sigmoid(linear("gf", "bf"));
-    const std::vector<double> k = hedgehog(x, gate.tensors.at("wk").values, of_head, d);
-    const std::vector<float>& wv = gate.tensors.at("wv").values;
-    for (int col = 0; col < d; ++col) {
-      double v = 0;
-      for (int r = 0; r < 2 * d; ++r) v += x[static_cast<std::size_t>(r)] * wv[(of_head * 2 * d + r) * d + col];
-      for (int r = 0; r < d; ++r) c[r * d + col] = f * c[r * d + col] + i * k[static_cast<std::size_t>(r)] * v;
+    const std::vector<double> k = features(gate, "wk", x, of_head, d), v = memory_values(gate, x, of_head, d);
+    for (int r = 0; r < d; ++r) {
+      for (int col = 0; col < d; ++col)
+        c[r * d + col] = f * c[r * d + col] + i * k[static_cast<std::size_t>(r)] * v[static_cast<std::size_t>(col)];
     }
     for (std::size_t r = 0; r < z.size(); ++r) z[r] = f * z[r] + i * k[r];
-    qs.push_back(hedgehog(x, gate.tensors.at("wq").values, of_head, d));
+    qs.push_back(features(gate, "wq", x, of_head, d));
     xs.push_back(x);
     if (t < delay) continue;
     const std::vector<double>&q = qs[static_cast<std::size_t>(t - delay)],
-          &read = xs[static_cast<std::size_t>(t - delay)], out = row_of(gate, "out", of_head, 3 * d);
+          &read = xs[static_cast<std::size_t>(t - delay)],
+          out = row_of(gate, "out", of_head, gate.config.mlstm.skip ? 3 * d : d);
     double below = test::dot(q.data(), z.data(), d);
     if (gate.config.guarded) below = std::max(std::abs(below), 1.0);  // exp(-m) in units of exp(m)
-    double score = row_of(gate, "b", of_head, 1)[0] + test::dot(out.data() + d, read.data(), 2 * d);
-    for (int col = 0; col < d; ++col) {
-      double h = 0;
-      for (int r = 0; r < d; ++r) h += q[static_cast<std::size_t>(r)] * c[r * d + col];
-      score += out[static_cast<std::size_t>(col)] * activate(Activation::silu, h / below);
+    double score = row_of(gate, "b", of_head, 1)[0];
+    if (gate.config.mlstm.skip) score += test::dot(out.data() + d, read.data(), 2 * d);
+    std::vector<double> h(static_cast<std::size_t>(d));
+    for (int r = 0; r < d; ++r) {
+      for (int col = 0; col < d; ++col)
+        h[static_cast<std::size_t>(col)] += q[static_cast<std::size_t>(r)] * c[r * d + col] / below;
     }
+    if (gate.config.mlstm.head_norm) normalise(gate, of_head, h);
+    for (std::size_t col = 0; col < h.size(); ++col) score += out[col] * activate(Activation::silu, h[col]);
     scores.push_back((gate.config.negated ? -1 : 1) * (gate.config.scale * score + gate.config.offset));
   }
   return scores;
+}
+
+/// Scores of a prompt and of steps are the recurrence's.
+void check_scores(const GateFile& gate) {
+  const engine::LoadedModel model = test::gated_model({gate});
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 34);
+  const std::vector<PlainLayer> layers = test::dense_layers(model, ids);
+  const std::string policy = "kvpop:budget=512,sinks=0,window=16";
+  const RunRecord at_once = test::feed(model, ids, kTokens, policy).record,
+                  stepped = test::feed(model, ids, 1, policy).record;
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 2; ++head) {
+      CAPTURE(layer, head);
+      const std::vector<double> expected =
+          mlstm_scores(gate, layers[static_cast<std::size_t>(layer)], layer, head, kTokens);
+      REQUIRE(expected.size() == static_cast<std::size_t>(kTokens - gate.config.delay));
+      if (gate.config.guarded) {
+        GateFile plain = gate;
+        plain.config.guarded = false;
+        CHECK(mlstm_scores(plain, layers[static_cast<std::size_t>(layer)], layer, head, kTokens) != expected);
+      }
+      for (std::size_t t = 0; t < expected.size(); ++t) {
+        const double tolerance = 1e-5 * std::max(1.0, std::abs(expected[t]));
+        REQUIRE(std::abs(at_once.scores.row(layer, head)[t] - expected[t]) < tolerance);
+        REQUIRE(std::abs(stepped.scores.row(layer, head)[t] - expected[t]) < tolerance);
+      }
+    }
+  }
+}
+
+TEST_CASE("rules: the variants of KVpop's mLSTM, delayed and immediate, are their recurrences",
+          "[engine][rules][gate]") {
+  const int delay = GENERATE(0, 16);
+  const MlstmVariant variant = test::mlstm_variants()[GENERATE(0u, 1u, 2u, 3u, 4u)];
+  CAPTURE(delay, static_cast<int>(variant.feature_map), variant.head_norm, variant.cached_values, variant.skip);
+  GateFile gate = test::random_gate(GateKind::kvpop_mlstm, delay, /*kernel=*/1, variant);
+  gate.config.norm_eps = 1e-3;  // so large that a score shows it
+  gate.config.negated = delay == 0;
+  check_scores(gate);
 }
 
 TEST_CASE("rules: KVpop's mLSTM, delayed and immediate, plain and guarded, is its recurrence",
@@ -334,30 +401,7 @@ TEST_CASE("rules: KVpop's mLSTM, delayed and immediate, plain and guarded, is it
   gate.config.negated = guarded;
   gate.config.scale = guarded ? 2.5 : 1;
   gate.config.offset = delay == 0 ? 0.75 : 0;
-  const engine::LoadedModel model = test::gated_model({gate});
-  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 34);
-  const std::vector<PlainLayer> layers = test::dense_layers(model, ids);
-  const std::string policy = "kvpop:budget=512,sinks=0,window=16";
-  const RunRecord at_once = test::feed(model, ids, kTokens, policy).record,
-                  stepped = test::feed(model, ids, 1, policy).record;
-  for (int layer = 0; layer < 2; ++layer) {
-    for (int head = 0; head < 2; ++head) {
-      CAPTURE(layer, head);
-      const std::vector<double> expected =
-          mlstm_scores(gate, layers[static_cast<std::size_t>(layer)], layer, head, kTokens);
-      REQUIRE(expected.size() == static_cast<std::size_t>(kTokens - delay));
-      if (guarded) {
-        GateFile plain = gate;
-        plain.config.guarded = false;
-        CHECK(mlstm_scores(plain, layers[static_cast<std::size_t>(layer)], layer, head, kTokens) != expected);
-      }
-      for (std::size_t t = 0; t < expected.size(); ++t) {
-        const double tolerance = 1e-5 * std::max(1.0, std::abs(expected[t]));
-        REQUIRE(std::abs(at_once.scores.row(layer, head)[t] - expected[t]) < tolerance);
-        REQUIRE(std::abs(stepped.scores.row(layer, head)[t] - expected[t]) < tolerance);
-      }
-    }
-  }
+  check_scores(gate);
 }
 
 }  // namespace

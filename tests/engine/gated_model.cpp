@@ -7,11 +7,12 @@
 
 namespace kvscope::test {
 
-GateFile random_gate(GateKind kind, int delay, int kernel) {
+GateFile random_gate(GateKind kind, int delay, int kernel, const MlstmVariant& variant) {
   const ModelConfig model = small_config();
   GateFile gate;
   gate.config = default_gate_config(kind);
   gate.config.window = 16;
+  gate.config.mlstm = variant;
   gate.config.delay = kind == GateKind::dms || kind == GateKind::dms_separate ? 1 : delay;
   if (kernel > 1) gate.config.kernel = kernel, gate.config.delay = kernel / 2;
   gate.config.n_hidden = has_hidden_layer(gate.config) || kernel > 1 ? 24 : 0;

@@ -9,8 +9,9 @@
 namespace kvscope::test {
 
 /// A gate of this kind for small_config(), its numbers drawn from a formula so that about half of the tokens pass its
-/// threshold. Its window, and a delayed scorer's delay, is 16. kernel: of SP-KV's convolution, whose delay follows.
-GateFile random_gate(GateKind kind, int delay = 0, int kernel = 1);
+/// threshold. Its window, and a delayed scorer's delay, is 16. kernel: of SP-KV's convolution, whose delay follows; variant: of
+/// KVpop's mLSTM.
+GateFile random_gate(GateKind kind, int delay = 0, int kernel = 1, const MlstmVariant& variant = {});
 
 /// `config`, of small_config()'s shape, with random weights and the given gates, in this order.
 engine::LoadedModel gated_model(const std::vector<GateFile>& gates, const std::string& device = "cpu",

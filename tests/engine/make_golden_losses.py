@@ -141,25 +141,33 @@ def through(x, weight):  # x [in], weight [in][out]
     return [math.fsum(x[i] * weight[i][j] for i in range(len(x))) for j in range(len(weight[0]))]
 
 
-def mlstm_scores(T=10, D=4, delay=3, cap=0):
+def layer_norm(x, gain, eps=1e-6):
+    centre = mean(x)
+    size = math.sqrt(mean([(v - centre) ** 2 for v in x]) + eps)
+    return [(v - centre) / size * g for v, g in zip(x, gain)]
+
+
+def mlstm_scores(T=10, D=4, delay=3, cap=0, softmax_map=False, head_norm=False, cached_values=False, skip=True):
     x = [k + v for k, v in zip(tensor(5, T, D), tensor(6, T, D))]
-    wq, wk, wv = tensor(7, 2 * D, D // 2), tensor(8, 2 * D, D // 2), tensor(9, 2 * D, D)
-    gi, gf, out = tensor(10, 2 * D), tensor(11, 2 * D), tensor(12, 3 * D)
+    width, features = (D, softmax) if softmax_map else (D // 2, phi)
+    wq, wk, wv = tensor(7, 2 * D, width), tensor(8, 2 * D, width), tensor(9, 2 * D, D)
+    gi, gf, out, gain = tensor(10, 2 * D), tensor(11, 2 * D), tensor(12, 3 * D if skip else D), tensor(16, D)
     bi, bf, b = number(13, 0), number(14, 0), number(15, 0)
     memory, norm, states = [[0.0] * D for _ in range(D)], [0.0] * D, []
     for t in range(T):
         soft = lambda a: cap * math.tanh(a / cap) if cap else a
         forget, take = sigmoid(soft(dot(x[t], gf) + bf)), math.exp(soft(dot(x[t], gi) + bi))
-        key, value = phi(through(x[t], wk)), through(x[t], wv)
+        key, value = features(through(x[t], wk)), x[t][D:] if cached_values else through(x[t], wv)
         memory = [[forget * memory[i][j] + take * key[i] * value[j] for j in range(D)] for i in range(D)]
         norm = [forget * norm[i] + take * key[i] for i in range(D)]
         states.append((memory, norm))
     scores = []
     for t in range(T):
         memory, norm = states[min(t + delay, T - 1)]
-        query = phi(through(x[t], wq))
+        query = features(through(x[t], wq))
         h = [v / dot(query, norm) for v in through(query, memory)]
-        scores.append(dot([silu(v) for v in h], out[:D]) + dot(x[t], out[D:]) + b)
+        h = layer_norm(h, gain) if head_norm else h
+        scores.append(dot([silu(v) for v in h], out[:D]) + (dot(x[t], out[D:]) if skip else 0) + b)
     return scores
 
 
@@ -230,7 +238,10 @@ print(json.dumps({
     "future_target": {kind: future_target(kind) for kind in ("mean", "sum", "rms", "max")},
     "boundary_loss": {margin: boundary_loss(margin) for margin in ("none", "sigmoid", "proportional")},
     "mlstm_scores": {"delayed": mlstm_scores(), "immediate": mlstm_scores(delay=0), "delayed capped": mlstm_scores(cap=0.8),
-                     "immediate capped": mlstm_scores(delay=0, cap=0.8)},
+                     "immediate capped": mlstm_scores(delay=0, cap=0.8),
+                     "softmax": mlstm_scores(softmax_map=True), "norm": mlstm_scores(head_norm=True),
+                     "cached": mlstm_scores(cached_values=True), "no skip": mlstm_scores(skip=False),
+                     "all": mlstm_scores(softmax_map=True, head_norm=True, cached_values=True, skip=False)},
     "kvpop_scores": {kind: kvpop_scores(kind) for kind in ("mlp", "linear")},
     "target_weight": {kind: target_weight(kind) for kind in ("value", "output")},
     "outputs": {"wg-kv": wg_kv_output(), "sp-kv": sp_kv_output(), "sp-kv bidirectional": sp_kv_bidirectional_output(),

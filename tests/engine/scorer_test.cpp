@@ -4,11 +4,14 @@
 
 #include "engine/core/support/error.h"
 #include "engine/decode/eviction/slot_cache.h"
+#include "engine/jobs/train/scorer_module.h"
 #include "engine/scorer/kvpop_scorer.h"
 #include "engine/scorer/loaded_model.h"
-#include "tests/engine/small_model.h"
+#include "tests/engine/gated_model.h"
 #include "tests/support/folders.h"
+#include "tests/support/mlstm_variants.h"
 #include "tests/support/skip.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
 namespace kvscope::engine {
@@ -23,25 +26,30 @@ Input some_input(int n, std::uint64_t seed = 5) {
   return {source("matrix.k", {n, 2, 64}) * 4, source("matrix.v", {n, 2, 64}) * 4};
 }
 
-KvpopScorer some_scorer(int delay, double soft_cap = 0) {
-  return KvpopScorer({.delay = delay, .soft_cap = soft_cap}, test::small_config(), formula_source(3),
-                     c10::Device(c10::kCPU));
+KvpopScorer some_scorer(int delay, double soft_cap = 0, const MlstmVariant& variant = {}) {
+  return KvpopScorer({.delay = delay, .soft_cap = soft_cap, .variant = variant, .norm_eps = 1e-3}, test::small_config(),
+                     formula_source(3), c10::Device(c10::kCPU));
 }
 
 /// The quadratic form in double precision, straight from the definition (train.py's Scorer in other words): no blocks,
 /// no state.
-at::Tensor quadratic(int layer, const Input& input, int delay, double soft_cap) {
+at::Tensor quadratic(int layer, const Input& input, int delay, double soft_cap, const MlstmVariant& variant) {
   const TensorSource source = formula_source(3);
   const std::int64_t n = input.k.size(0), d = 64;
   const auto get = [&](const char* name, std::vector<std::int64_t> shape) {
     return source(name, shape)[layer].to(at::kDouble);
   };
   const auto cap = [&](const at::Tensor& a) { return soft_cap == 0 ? a : at::tanh(a / soft_cap) * soft_cap; };
-  const auto phi = [](const at::Tensor& y) { return at::cat({y.softmax(-1), (-y).softmax(-1)}, -1); };
+  const bool softmax = variant.feature_map == FeatureMap::softmax;
+  const std::int64_t map = softmax ? d : d / 2;
+  const auto phi = [&](const at::Tensor& y) {
+    return softmax ? y.softmax(-1) : at::cat({y.softmax(-1), (-y).softmax(-1)}, -1);
+  };
   const at::Tensor x = at::cat({input.k, input.v}, -1).to(at::kDouble).transpose(0, 1);  // [heads, n, 2 d]
-  const at::Tensor q = phi(at::bmm(x, get("wq", {2, 2, 2 * d, d / 2}))),
-                   k = phi(at::bmm(x, get("wk", {2, 2, 2 * d, d / 2})));
-  const at::Tensor v = at::bmm(x, get("wv", {2, 2, 2 * d, d})), out = get("out", {2, 2, 3 * d});
+  const at::Tensor q = phi(at::bmm(x, get("wq", {2, 2, 2 * d, map}))),
+                   k = phi(at::bmm(x, get("wk", {2, 2, 2 * d, map})));
+  const at::Tensor v = variant.cached_values ? x.narrow(2, d, d) : at::bmm(x, get("wv", {2, 2, 2 * d, d}));
+  const at::Tensor out = get("out", {2, 2, variant.skip ? 3 * d : d});
   const at::Tensor log_i = cap(at::bmm(x, get("gi", {2, 2, 2 * d, 1})).squeeze(-1) + get("bi", {2, 2, 1}));
   const at::Tensor c =
       at::log_sigmoid(cap(at::bmm(x, get("gf", {2, 2, 2 * d, 1})).squeeze(-1) + get("bf", {2, 2, 1}))).cumsum(1);
@@ -49,10 +57,14 @@ at::Tensor quadratic(int layer, const Input& input, int delay, double soft_cap) 
   at::Tensor w = c.index_select(1, e).unsqueeze(2) - c.unsqueeze(1) + log_i.unsqueeze(1);
   w.masked_fill_(at::arange(n).unsqueeze(0) > e.unsqueeze(1), -std::numeric_limits<double>::infinity());
   w = (w - w.amax(-1, true)).exp() * at::bmm(q.narrow(1, 0, n - delay), k.transpose(1, 2));
-  const at::Tensor h = at::bmm(w, v) / w.sum(-1, true).clamp_min(1e-6);
-  const at::Tensor read = x.narrow(1, 0, n - delay);
-  return (at::silu(h) * out.narrow(1, 0, d).unsqueeze(1)).sum(-1) +
-         (read * out.narrow(1, d, 2 * d).unsqueeze(1)).sum(-1) + get("b", {2, 2}).unsqueeze(1);
+  at::Tensor h = at::bmm(w, v) / w.sum(-1, true).clamp_min(1e-6);
+  if (variant.head_norm) {
+    const at::Tensor centred = h - h.mean(-1, true);
+    h = centred / (centred.square().mean(-1, true) + 1e-3).sqrt() * get("norm", {2, 2, d}).unsqueeze(1);
+  }
+  const at::Tensor score = (at::silu(h) * out.narrow(1, 0, d).unsqueeze(1)).sum(-1) + get("b", {2, 2}).unsqueeze(1);
+  if (!variant.skip) return score;
+  return score + (x.narrow(1, 0, n - delay) * out.narrow(1, d, 2 * d).unsqueeze(1)).sum(-1);
 }
 
 /// One token through the fused kernel of a decode step, as the engine calls it, but without rotation (frequency 0) and
@@ -85,14 +97,12 @@ SlotCache cache_for(int n) {
 
 double largest(const at::Tensor& difference) { return difference.abs().max().item<double>(); }
 
-TEST_CASE("the scorer's blocks, its steps and the quadratic form give the same scores", "[engine][scorer]") {
-  const int delay = GENERATE(1, 16, 64), layer = GENERATE(0, 1);
-  const int n = GENERATE(70, 128, 300);  // less than a block, one, several and a part
-  const double soft_cap = GENERATE(0.0, 3.0);
+/// Blocks, steps and the quadratic form give the same scores.
+void check_forms(int delay, int layer, int n, double soft_cap, const MlstmVariant& variant) {
   CAPTURE(delay, layer, n, soft_cap);
-  const KvpopScorer scorer = some_scorer(delay, soft_cap);
+  const KvpopScorer scorer = some_scorer(delay, soft_cap, variant);
   const Input input = some_input(n);
-  const at::Tensor expected = quadratic(layer, input, delay, soft_cap);  // [heads, n - delay]
+  const at::Tensor expected = quadratic(layer, input, delay, soft_cap, variant);  // [heads, n - delay]
 
   ScorerState state = scorer.initial_state();
   const at::Tensor blocks = scorer.absorb(layer, input.k, input.v, state);
@@ -107,6 +117,18 @@ TEST_CASE("the scorer's blocks, its steps and the quadratic form give the same s
     REQUIRE(score.isnan().all().item<bool>() == (t < delay));
     if (t >= delay) REQUIRE(largest(score - expected.select(1, t - delay)) < 1e-5);
   }
+}
+
+TEST_CASE("the scorer's blocks, its steps and the quadratic form give the same scores", "[engine][scorer]") {
+  const int delay = GENERATE(1, 16, 64), layer = GENERATE(0, 1);
+  const int n = GENERATE(70, 128, 300);  // less than a block, one, several and a part
+  check_forms(delay, layer, n, GENERATE(0.0, 3.0), {});
+}
+
+TEST_CASE("the forms of the scorer's variants give the same scores", "[engine][scorer]") {
+  const MlstmVariant variant = test::mlstm_variants()[GENERATE(0u, 1u, 2u, 3u, 4u)];
+  CAPTURE(static_cast<int>(variant.feature_map), variant.head_norm, variant.cached_values, variant.skip);
+  check_forms(GENERATE(1, 64), /*layer=*/1, GENERATE(70, 300), /*soft_cap=*/3, variant);
 }
 
 TEST_CASE("the scorer's state goes on wherever it is cut, in blocks or in steps", "[engine][scorer]") {
@@ -130,6 +152,33 @@ TEST_CASE("the scorer's state goes on wherever it is cut, in blocks or in steps"
     const at::Tensor score = kernel_step(scorer, 0, input.k[t], input.v[t], stepping, cache);
     if (t >= delay) REQUIRE(largest(score - expected.select(1, t)) < 1e-5);
   }
+}
+
+TEST_CASE("a scorer of any variant has in the decoder the scores that it was trained by", "[engine][scorer]") {
+  const int n = 90, layer = 1;
+  ScorerOptions options;
+  options.window = options.delay = 16;
+  const unsigned which = GENERATE(0u, 1u, 2u, 3u, 4u, 5u);
+  if (which > 0) options.mlstm = test::mlstm_variants()[which - 1];
+  CAPTURE(which);
+  ScorerModule trained(options, test::small_config(), at::kCPU);
+  const TensorSource source = formula_source(3);
+  for (const auto& spec : trained.parameters().specs())  // a gate's file is bfloat16
+    trained.parameters().master(spec.name).copy_(source(spec.name, spec.shape).to(at::kBFloat16));
+  trained.parameters().publish();
+  const test::TempFolder folder;
+  trained.save(folder / "gate", "made up");
+
+  const Input input = some_input(n);
+  const at::Tensor expected = trained.scores(layer, input.k.unsqueeze(0), input.v.unsqueeze(0)).detach().squeeze(1);
+  const LoadedModel model =
+      LoadedModel::random(test::small_config(), 1, {"cpu", "float32", {(folder / "gate").string()}});
+  const auto memory = model.scorer()->new_memory();
+  LayerTokens tokens;
+  tokens.k = input.k, tokens.v = input.v;
+  const at::Tensor found = model.scorer()->absorb(layer, tokens, 0, memory.get());
+  // In training the last tokens are read at the end of the text. Either is within 1e-5 of the definition.
+  CHECK(largest(found.narrow(1, 16, n - 16) - expected.narrow(1, 0, n - 16)) < 2e-5);
 }
 
 TEST_CASE("a scorer file of the wrong kind or shape is refused", "[engine][scorer]") {

@@ -126,6 +126,29 @@ TEST_CASE("the delayed mLSTM's quadratic form gives the scores of its recurrence
   require_close(scores, golden()["mlstm_scores"][(options.delay == 0 ? "immediate" : "delayed") + std::string(cap)]);
 }
 
+TEST_CASE("the variants of the mLSTM have the scores of their recurrences") {
+  constexpr int T = 10, D = 4;
+  const auto [name, variant] = GENERATE(table<const char*, MlstmVariant>(
+      {{"softmax", {.feature_map = FeatureMap::softmax}},
+       {"norm", {.head_norm = true}},
+       {"cached", {.cached_values = true}},
+       {"no skip", {.skip = false}},
+       {"all", {.feature_map = FeatureMap::softmax, .head_norm = true, .cached_values = true, .skip = false}}}));
+  ModelConfig model = model_of(8, D);
+  model.n_kv_heads = 1;
+  ScorerOptions options;
+  options.delay = 3;
+  options.mlstm = variant;
+  ScorerModule scorer(options, model, at::kCPU);
+  const std::map<std::string, int> seeds = {{"wq", 7},   {"wk", 8},  {"wv", 9},  {"gi", 10}, {"gf", 11},
+                                            {"out", 12}, {"bi", 13}, {"bf", 14}, {"b", 15},  {"norm", 16}};
+  for (const auto& spec : scorer.parameters().specs())
+    set(scorer.parameters(), spec.name, tensor(seeds.at(spec.name), spec.shape));
+  scorer.parameters().publish();
+  CAPTURE(name);
+  require_close(scorer.scores(0, tensor(5, {1, T, 1, D}), tensor(6, {1, T, 1, D})), golden()["mlstm_scores"][name]);
+}
+
 TEST_CASE("KVpop's MLP and linear scorers are their formulas, and rank by a decay that is equation 21") {
   constexpr int T = 6, D = 4;
   const auto [name, kind] =

@@ -32,18 +32,20 @@ struct Problem {
   RetainRule rule = RetainRule::top_k;
   int n_sink = 4, window = 16, top_k = 8, decay_stride = 3, protect = 0, zero_channel = -1;
   bool has_ring = false, strict = false, guarded = false;
+  bool softmax_map = false, head_norm = false;  // of the scorer
   int delay = 0;  // of the scores, with a ring; without one they are those of the token that leaves
   float threshold = 0.1f, attention_scaling = 1, soft_cap = 15;
-  std::vector<float> qkv;                 // [kSteps, (n_heads + 2 kHeads) * head_dim]
-  std::vector<float> q_norm, k_norm;      // [head_dim]
-  std::vector<float> inv_freq;            // [head_dim / 2]
-  std::vector<float> log_gamma;           // [kHeads] or empty
-  std::vector<float> head_threshold;      // [kHeads] or empty
-  std::vector<std::int32_t> head_top_k;   // [kHeads] or empty
-  std::vector<float> score;               // [kSteps, kHeads] of token step - score_delay(); without a scorer
-  std::vector<float> weight, bias, read;  // of the scorer
+  std::vector<float> qkv;                       // [kSteps, (n_heads + 2 kHeads) * head_dim]
+  std::vector<float> q_norm, k_norm;            // [head_dim]
+  std::vector<float> inv_freq;                  // [head_dim / 2]
+  std::vector<float> log_gamma;                 // [kHeads] or empty
+  std::vector<float> head_threshold;            // [kHeads] or empty
+  std::vector<std::int32_t> head_top_k;         // [kHeads] or empty
+  std::vector<float> score;                     // [kSteps, kHeads] of token step - score_delay(); without a scorer
+  std::vector<float> weight, bias, read, norm;  // of the scorer
 
   int n_heads() const { return kHeads * group; }
+  int columns() const { return (softmax_map ? 3 : 2) * head_dim + 3; }  // of the scorer's weights
   int score_delay() const { return has_ring ? delay : window; }
   int row() const { return (n_heads() + 2 * kHeads) * head_dim; }
 };
@@ -57,9 +59,10 @@ Problem filled(Problem p) {
   for (int i = 0; i < d / 2; ++i) p.inv_freq.push_back(std::pow(10'000.0f, -2.0f * i / d));
   p.score = random_normal(kSteps * kHeads, 104);
   for (float& score : p.score) score = std::round(4 * score) / 4;  // ties
-  p.weight = random_normal(static_cast<std::size_t>(kHeads) * 2 * d * (2 * d + 3), 105, 1 / std::sqrt(2.0f * d));
+  p.weight = random_normal(static_cast<std::size_t>(kHeads) * 2 * d * p.columns(), 105, 1 / std::sqrt(2.0f * d));
   p.bias = random_normal(kHeads * 3, 106);
   p.read = random_normal(kHeads * d, 107);
+  p.norm = random_normal(kHeads * d, 108);
   return p;
 }
 
@@ -84,6 +87,7 @@ MlstmScorerView put_scorer(const Problem& p, Memory& memory) {
   return {.project = memory.put(p.weight),
           .bias = memory.put(p.bias),
           .read = memory.put(p.read),
+          .norm = p.head_norm ? memory.put(p.norm) : nullptr,
           .c = memory.put(std::vector<float>(kHeads * d * d, 0.0f)),
           .z = memory.put(std::vector<float>(kHeads * d, 0.0f)),
           .m = memory.put(std::vector<float>(kHeads, -INFINITY)),
@@ -91,7 +95,9 @@ MlstmScorerView put_scorer(const Problem& p, Memory& memory) {
           .direct = delay > 0 ? memory.put(poison(kHeads * delay)) : nullptr,
           .delay = p.score_delay(),
           .soft_cap = p.soft_cap,
-          .guarded = p.guarded};
+          .norm_eps = 1e-3f,  // so large that a test sees it
+          .guarded = p.guarded,
+          .softmax_map = p.softmax_map};
 }
 
 /// A problem in the memory of a back end, and what its steps have left.
@@ -252,6 +258,8 @@ void check_rows(Backend backend) {
 /// in at another step, so that positions differ and a launch has fewer rows at the start and at the end.
 void check_batches(Backend backend, const std::vector<int>& sizes) {
   Problem p = {.head_dim = GENERATE(64, 80, 128), .has_scorer = true};
+  p.head_norm = GENERATE(false, true);
+  p.softmax_map = p.head_norm && p.head_dim == 128;
   p.dtype = p.head_dim == 80 ? DType::f32 : DType::bf16;
   std::vector<Problem> kinds;
   for (int kind = 0; kind < 6; ++kind) {
@@ -496,15 +504,27 @@ void check_zero_channel(Backend backend) {
   }
 }
 
-/// phi(y) = [softmax(y), softmax(-y)]
-std::vector<double> hedgehog(const double* y, int half) {
+/// softmax(sign y) of n numbers, at the end of `out`.
+void add_softmax(const double* y, int sign, int n, std::vector<double>& out) {
+  double sum = 0;
+  for (int i = 0; i < n; ++i) sum += std::exp(sign * y[i]);
+  for (int i = 0; i < n; ++i) out.push_back(std::exp(sign * y[i]) / sum);
+}
+
+/// phi(y) = [softmax(y), softmax(-y)], or softmax(y)
+std::vector<double> feature_map(const Problem& p, const double* y) {
   std::vector<double> out;
-  for (const int sign : {1, -1}) {
-    double sum = 0;
-    for (int i = 0; i < half; ++i) sum += std::exp(sign * y[i]);
-    for (int i = 0; i < half; ++i) out.push_back(std::exp(sign * y[i]) / sum);
-  }
+  add_softmax(y, 1, p.softmax_map ? p.head_dim : p.head_dim / 2, out);
+  if (!p.softmax_map) add_softmax(y, -1, p.head_dim / 2, out);
   return out;
+}
+
+/// LayerNorm with the weight of a head.
+void normalise(const Problem& p, int head, std::vector<double>& h) {
+  double mean = 0, square = 0;
+  for (const double x : h) mean += x / p.head_dim;
+  for (const double x : h) square += (x - mean) * (x - mean) / p.head_dim;
+  for (int i = 0; i < p.head_dim; ++i) h[i] = (h[i] - mean) / std::sqrt(square + 1e-3) * p.norm[head * p.head_dim + i];
 }
 
 /// The first token, read at once, finds itself alone in the memory: h = v~ under the plain denominator, and
@@ -514,28 +534,30 @@ void check_immediate_read(Backend backend) {
   p.has_scorer = p.has_ring = true;
   p.soft_cap = 0;
   p.guarded = GENERATE(false, true);
+  p.head_norm = GENERATE(false, true);
+  p.softmax_map = GENERATE(false, true);
   p = filled(p);
-  p.bias[0] = 5;  // head 0 lets in so much that q~.k~ is the larger one, head 1 so little that exp(-log i) is
+  // Head 0 lets in so much that q~.k~ is the larger one, head 1 so little that exp(-log i) is.
+  p.bias[0] = p.softmax_map ? 9 : 5;
   p.bias[3] = -1;
   const Result found = run(backend, p, p.dtype);
-  const int d = p.head_dim, columns = 2 * d + 3;
+  const int d = p.head_dim, columns = p.columns(), values = columns - 3 - d;
   for (int head = 0; head < kHeads; ++head) {
-    std::vector<double> y(columns, 0.0);
+    std::vector<double> y(columns, 0.0), h(d);
     for (int i = 0; i < 2 * d; ++i) {
       const double x = i < d ? found.k[head * d + i] : found.v[head * d + i - d];
       for (int j = 0; j < columns; ++j) y[j] += x * p.weight[(head * 2 * d + i) * columns + j];
     }
-    const std::vector<double> q = hedgehog(y.data(), d / 2), k = hedgehog(y.data() + d / 2, d / 2);
-    double product = 0, expected = y[2 * d + 2] + p.bias[head * 3 + 2];
+    const std::vector<double> q = feature_map(p, y.data()), k = feature_map(p, y.data() + values / 2);
+    double product = 0, expected = y[columns - 1] + p.bias[head * 3 + 2];
     for (int i = 0; i < d; ++i) product += q[i] * k[i];
-    const double guard = std::exp(-(y[2 * d] + p.bias[head * 3]));
+    const double guard = std::exp(-(y[columns - 3] + p.bias[head * 3]));
     if (p.guarded) CHECK((guard > product) == (head == 1));
     const double share = p.guarded ? product / std::max(product, guard) : 1;
-    for (int i = 0; i < d; ++i) {
-      const double h = y[d + i] * share;
-      expected += h / (1 + std::exp(-h)) * p.read[head * d + i];
-    }
-    CAPTURE(head, p.guarded, product, guard);
+    for (int i = 0; i < d; ++i) h[i] = y[values + i] * share;
+    if (p.head_norm) normalise(p, head, h);
+    for (int i = 0; i < d; ++i) expected += h[i] / (1 + std::exp(-h[i])) * p.read[head * d + i];
+    CAPTURE(head, p.guarded, p.head_norm, p.softmax_map, product, guard);
     CHECK(found.score[head] == Approx(expected).margin(1e-4));  // 64 terms near 1 of a float32 sum
   }
 }
@@ -546,6 +568,21 @@ void check_guarded(Backend backend) {
   p.dtype = GENERATE(DType::f32, DType::bf16);
   p.head_dim = GENERATE(64, 128);
   p.soft_cap = GENERATE(0.0f, 15.0f);
+  check_problem(backend, filled(p));
+}
+
+/// A head-wise norm, the softmax map, or both, for tokens that wait and for those that do not.
+void check_variants(Backend backend) {
+  Problem p;
+  p.has_scorer = true;
+  p.dtype = GENERATE(DType::f32, DType::bf16);
+  p.head_dim = GENERATE(64, 80, 96, 128);
+  p.head_norm = GENERATE(false, true);
+  p.softmax_map = GENERATE(false, true);
+  if (!p.head_norm && !p.softmax_map) return;
+  p.has_ring = p.head_dim == 96;
+  p.guarded = p.head_dim == 80;
+  CAPTURE(p.head_norm, p.softmax_map);
   check_problem(backend, filled(p));
 }
 
@@ -613,6 +650,11 @@ TEST_CASE("admit_step: without delay the first token reads itself", "[kernels][a
 
 TEST_CASE("admit_step: the guarded denominator is as exact as the plain one", "[kernels][admit_step]") {
   check_guarded(Backend::cpu);
+}
+
+TEST_CASE("admit_step: a head-wise norm and the softmax map are as exact as the published scorer",
+          "[kernels][admit_step]") {
+  check_variants(Backend::cpu);
 }
 
 TEST_CASE("admit_step: a NaN score leaves first and does not spread", "[kernels][admit_step]") {
@@ -706,6 +748,12 @@ TEST_CASE("admit_step: on CUDA without delay the first token reads itself, and a
   if (skip_without_device()) return;
   SECTION("itself") { check_immediate_read(Backend::cuda); }
   SECTION("guarded") { check_guarded(Backend::cuda); }
+}
+
+TEST_CASE("admit_step: on CUDA a head-wise norm and the softmax map are as exact as the published scorer",
+          "[kernels][admit_step][cuda]") {
+  if (skip_without_device()) return;
+  check_variants(Backend::cuda);
 }
 
 TEST_CASE("admit_step: a row gives the same bits alone or among others", "[kernels][admit_step]") {

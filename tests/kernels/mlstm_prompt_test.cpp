@@ -19,7 +19,7 @@ struct Problem {
   int cut = 0;  // tokens of the first of two calls; 0: one call
   DType dtype = DType::f32;
   float soft_cap = 0;
-  bool guarded = false;
+  bool guarded = false, head_norm = false, softmax_map = false;
 };
 
 std::vector<float> scaled(std::size_t n, std::uint32_t seed, double variance) {
@@ -34,12 +34,13 @@ struct Result {
 /// Keys and values lie in rows of three, as in the QKV product: q, k, v.
 Result run(Backend backend, const Problem& p) {
   Memory memory(backend);
-  const std::size_t d = p.head_dim, columns = 2 * d + 3, heads = kHeads, row = 3 * heads * d;
+  const std::size_t d = p.head_dim, columns = (p.softmax_map ? 3 : 2) * d + 3, heads = kHeads, row = 3 * heads * d;
   const auto zeros = [&](std::size_t n) { return memory.put(std::vector<float>(n, 0.0f)); };
   const std::size_t ring = heads * static_cast<std::size_t>(p.delay);
   MlstmScorerView s = {.project = memory.put(scaled(heads * 2 * d * columns, 71, 1.0 / static_cast<double>(d))),
                        .bias = memory.put(random_normal(heads * 3, 72)),
                        .read = memory.put(scaled(heads * d, 73, 4.0 / static_cast<double>(d))),
+                       .norm = p.head_norm ? memory.put(random_normal(heads * d, 75)) : nullptr,
                        .c = zeros(heads * d * d),
                        .z = zeros(heads * d),
                        .m = memory.put(std::vector<float>(heads, -INFINITY)),
@@ -47,7 +48,9 @@ Result run(Backend backend, const Problem& p) {
                        .direct = p.delay > 0 ? zeros(ring) : nullptr,
                        .delay = p.delay,
                        .soft_cap = p.soft_cap,
-                       .guarded = p.guarded};
+                       .norm_eps = 1e-3f,  // so large that a test sees it
+                       .guarded = p.guarded,
+                       .softmax_map = p.softmax_map};
   const auto n_tokens = static_cast<std::size_t>(p.n);
   const std::byte* qkv = memory.put(pack(random_normal(n_tokens * row, 74), p.dtype));
   Result result;
@@ -114,13 +117,23 @@ std::vector<Problem> problems() {
     all.push_back({.n = 300, .head_dim = head_dim, .delay = 200, .cut = 131});
     all.push_back({.n = 200, .head_dim = head_dim, .dtype = DType::bf16, .soft_cap = 3});
     all.push_back({.n = 200, .head_dim = head_dim, .delay = 0, .cut = 77, .guarded = true});
+    all.push_back({.n = 300, .head_dim = head_dim, .softmax_map = true});
+    all.push_back({.n = 300, .head_dim = head_dim, .cut = 131, .head_norm = true});
+    all.push_back({.n = 200,
+                   .head_dim = head_dim,
+                   .delay = 0,
+                   .dtype = DType::bf16,
+                   .guarded = true,
+                   .head_norm = true,
+                   .softmax_map = true});
   }
   return all;
 }
 
 void check_all(Backend backend) {
   for (const Problem& p : problems()) {
-    CAPTURE(p.n, p.head_dim, p.delay, p.cut, static_cast<int>(p.dtype), p.soft_cap, p.guarded);
+    CAPTURE(p.n, p.head_dim, p.delay, p.cut, static_cast<int>(p.dtype), p.soft_cap, p.guarded, p.head_norm,
+            p.softmax_map);
     check_same(run(backend, p), run(Backend::reference, p), p.n);
   }
 }

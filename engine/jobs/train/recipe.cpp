@@ -54,8 +54,8 @@ BaseOptions parse_base(const nlohmann::json& json, const std::string& file) {
 
 /// Whether kvpop_scorer.json can say it, which stands beside a model that was trained with it.
 bool has_file_of_its_own(const ScorerOptions& scorer) {
-  return scorer.kind == GateKind::kvpop_mlstm && scorer.delay == scorer.window && !scorer.decay &&
-         !scorer.trains_base();
+  return scorer.kind == GateKind::kvpop_mlstm && scorer.mlstm == MlstmVariant() && scorer.delay == scorer.window &&
+         !scorer.decay && !scorer.trains_base();
 }
 
 }  // namespace
@@ -107,7 +107,8 @@ Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const 
   }
   if (json.contains("scorer")) recipe.scorer = parse_scorer(json, file, recipe.length());
   if (base == nullptr && recipe.scorer && !has_file_of_its_own(*recipe.scorer)) {
-    recipe_error(file, "scorer", "a network other than the delayed mLSTM, a decay, an adapter or all_weights",
+    recipe_error(file, "scorer",
+                 "a network other than the delayed mLSTM, a variant of it, a decay, an adapter or all_weights",
                  "none of these: the model's own scorer is a delayed mLSTM");
   }
   return recipe;

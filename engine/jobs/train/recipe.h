@@ -83,6 +83,7 @@ struct ScorerOptions : PhaseOptions {
   int window = 64;
   int delay = 64;                      // of the mLSTM: the window, or 0 (immediate)
   double soft_cap = 0;                 // of the mLSTM's gates; 0: none
+  MlstmVariant mlstm;                  // (gate_file.h)
   std::optional<DecayRange> decay;     // learned, a head's own
   FutureMass mass = FutureMass::mean;  // over future queries, of the target
   TargetWeight weight = TargetWeight::mass;

@@ -93,6 +93,10 @@ void visit_fields(ScorerOptions& s, Visit&& visit) {
   visit_phase(s, visit);
   visit("hidden", s.hidden, FieldRange{1, 1 << 16});
   visit("soft_cap", s.soft_cap, FieldRange{0, 1e6});
+  visit("feature_map", s.mlstm.feature_map, OneOf{{"hedgehog", "softmax"}});
+  visit("head_norm", s.mlstm.head_norm, AnyValue{});
+  visit("cached_values", s.mlstm.cached_values, AnyValue{});
+  visit("skip", s.mlstm.skip, AnyValue{});
   visit("mass", s.mass, OneOf{{"mean", "sum", "rms", "max"}});
   visit("weight", s.weight, OneOf{{"mass", "value", "output"}});
   visit("queries", s.queries, FieldRange{1, 65536});

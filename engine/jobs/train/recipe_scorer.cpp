@@ -54,8 +54,8 @@ void parse_network(const RecipeSection& section, const std::string& file, Scorer
       recipe_error(file, std::string("scorer.") + key, std::string("a key of kind ") + kind, "none for kind " + is);
   };
   only("hidden", "mlp", scorer.kind == GateKind::kvpop_mlp);
-  only("immediate", "mlstm", memory);
-  only("soft_cap", "mlstm", memory);
+  for (const char* key : {"immediate", "soft_cap", "feature_map", "head_norm", "cached_values", "skip"})
+    only(key, "mlstm", memory);
   scorer.delay = memory && !section->boolean_or("immediate", false) ? scorer.window : 0;
   if (section->has("decay_min") || section->has("decay_max")) {
     DecayRange decay;

@@ -19,15 +19,18 @@ std::vector<FlatParameters::Spec> parameter_specs(const ScorerOptions& options, 
     specs.push_back({name, std::move(tail), decayed});
   };
   if (options.kind == GateKind::kvpop_mlstm) {
-    add("wq", {2 * dim, dim / 2});
-    add("wk", {2 * dim, dim / 2});
-    add("wv", {2 * dim, dim});
+    const MlstmVariant& variant = options.mlstm;
+    const std::int64_t map = variant.feature_map == FeatureMap::softmax ? dim : dim / 2;
+    add("wq", {2 * dim, map});
+    add("wk", {2 * dim, map});
+    if (!variant.cached_values) add("wv", {2 * dim, dim});
     add("gi", {2 * dim, 1});
     add("gf", {2 * dim, 1});
     add("bi", {1});
     add("bf", {1});
-    add("out", {3 * dim});
+    add("out", {variant.skip ? 3 * dim : dim});
     add("b", {});
+    if (variant.head_norm) add("norm", {dim}, false);
   } else if (options.kind == GateKind::kvpop_mlp) {
     add("w1", {hidden, 2 * dim});
     add("b1", {hidden}, false);
@@ -51,6 +54,7 @@ void ScorerModule::initialise(std::uint64_t seed) {
   parameters_.initialise(seed, [&](const FlatParameters::Spec& spec) -> FlatParameters::Start {
     const bool last = spec.name == "w2";  // zero, as the mLSTM's `out`
     if (!last && (spec.name.starts_with("w") || spec.name.starts_with("g"))) return {.deviation = deviation};
+    if (spec.name == "norm") return {.constant = 1};
     return {.constant = spec.name == "bf" ? 4.0 : 0.0};  // sigmoid(4) = 0.98: the memory starts out long
   });
 }
@@ -67,14 +71,15 @@ at::Tensor ScorerModule::scores(LayerRange layers, const at::Tensor& k, const at
   if (kind() == GateKind::kvpop_mlstm) {
     const MlstmLayer memory{.wq = p("wq"),
                             .wk = p("wk"),
-                            .wv = p("wv"),
+                            .wv = options_.mlstm.cached_values ? at::Tensor() : p("wv"),
                             .gi = p("gi"),
                             .gf = p("gf"),
                             .bi = p("bi"),
                             .bf = p("bf"),
                             .out = p("out"),
-                            .b = p("b")};
-    return mlstm_scores(memory, x, tokens, options_.delay, options_.soft_cap);
+                            .b = p("b"),
+                            .norm = options_.mlstm.head_norm ? p("norm") : at::Tensor()};
+    return mlstm_scores(memory, x, tokens, {options_.delay, options_.soft_cap, options_.mlstm.feature_map});
   }
   at::Tensor rows = x.gather(2, tokens.unsqueeze(-1).expand({-1, -1, -1, x.size(3)})).flatten(1, 2);  // [HK, B R, 2D]
   if (kind() == GateKind::kvpop_mlp) rows = at::silu(at::baddbmm(p("b1").unsqueeze(1), rows, p("w1").transpose(1, 2)));
@@ -105,6 +110,7 @@ void ScorerModule::save(const std::filesystem::path& folder, const std::string& 
   config.pool_interval = options_.pooled ? kPooledStride : 0;
   config.n_sink = options_.n_sink;
   config.soft_cap = options_.soft_cap;
+  config.mlstm = options_.mlstm;
   if (kind() == GateKind::kvpop_mlp) {
     config.n_hidden = options_.hidden;
     config.activation = Activation::silu;

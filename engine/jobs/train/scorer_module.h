@@ -62,19 +62,25 @@ class ScorerModule {
   FlatParameters parameters_;
 };
 
-/// The quadratic form of KVpop's mLSTM (E.3, E.4), with phi(z) = [softmax(z), softmax(-z)] and cap(a) = c tanh(a / c), or a for
-/// soft_cap 0:
+/// The quadratic form of KVpop's mLSTM (E.3, E.4), with cap(a) = c tanh(a / c), or a for soft_cap 0, and the feature map phi(z) =
+/// [softmax(z), softmax(-z)], or softmax(z):
 ///
 ///     q~ = phi(x wq)   k~ = phi(x wk)   v~ = x wv      log i = cap(x gi + bi)      log f = logsigmoid(cap(x gf + bf))
 ///     h_t = sum_{j <= e} w_j (q~_t . k~_j) v~_j / max(sum_{j <= e} w_j (q~_t . k~_j), 1e-6)
 ///           e = min(t + delay, T - 1),   log w_j = sum_{i = j+1}^{e} log f_i + log i_j - its maximum over j
-///     score_t = SiLU(h_t) . out[:D] + x_t . out[D:] + b
+///     score_t = SiLU(h_t) . out[:D] + x_t . out[D:] + b      with a norm SiLU(LayerNorm(h_t) norm)
 ///
-/// Tensors of one layer, as gate_file.h names them, without their first axis; x [HK, B, T, 2D], tokens [HK, B, R].
+/// Tensors of one layer, as gate_file.h names them, without their first axis; x [HK, B, T, 2D], tokens [HK, B, R]. No wv: v~ is the
+/// cached value; no norm: none; out without its part from D on: no skip connection.
 struct MlstmLayer {
-  at::Tensor wq, wk, wv, gi, gf, bi, bf, out, b;
+  at::Tensor wq, wk, wv, gi, gf, bi, bf, out, b, norm;
 };
-at::Tensor mlstm_scores(const MlstmLayer& layer, const at::Tensor& x, const at::Tensor& tokens, int delay,
-                        double soft_cap);
+struct MlstmNumbers {
+  int delay = 0;
+  double soft_cap = 0;
+  FeatureMap feature_map = FeatureMap::hedgehog;
+};
+at::Tensor mlstm_scores(const MlstmLayer& layer, const at::Tensor& x, const at::Tensor& tokens,
+                        const MlstmNumbers& numbers);
 
 }  // namespace kvscope::engine

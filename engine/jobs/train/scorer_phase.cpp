@@ -108,6 +108,10 @@ std::string name_of(const ScorerOptions& options) {
   if (options.kind == GateKind::kvpop_mlp) name += "-mlp";
   if (options.kind == GateKind::kvpop_linear) name += "-linear";
   if (options.kind == GateKind::kvpop_mlstm && options.delay == 0) name += "-immediate";
+  if (options.mlstm.feature_map == FeatureMap::softmax) name += "-softmax";
+  if (options.mlstm.head_norm) name += "-norm";
+  if (options.mlstm.cached_values) name += "-cached";
+  if (!options.mlstm.skip) name += "-no-skip";
   if (options.mass != FutureMass::mean)
     name += options.mass == FutureMass::sum ? "-sum" : options.mass == FutureMass::rms ? "-rms" : "-max";
   if (options.weight != TargetWeight::mass) name += options.weight == TargetWeight::value ? "-value" : "-output";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "engine/core/files/gate/gate_kinds.h"
 #include "engine/core/support/refuse.h"
@@ -12,7 +13,7 @@ namespace {
 constexpr int kMaxFileTokens = 1 << 30, kMaxHidden = 1 << 16, kMaxKernel = 4095;
 constexpr double kMaxNumber = 1e9;
 
-/// Calls f(key, field, min, max) for every number of `c`; booleans and the activation have no range.
+/// Calls f(key, field, min, max) for every number of `c`; booleans and words have no range.
 template <class Config, class F>
 void visit_fields(Config& c, const F& f) {
   f("delay", c.delay, 0, kMaxFileTokens);
@@ -25,6 +26,10 @@ void visit_fields(Config& c, const F& f) {
   f("norm_eps", c.norm_eps, 1e-12, 0.1);
   f("soft_cap", c.soft_cap, 0, 1e6);
   f("guarded", c.guarded, 0, 0);
+  f("feature_map", c.mlstm.feature_map, 0, 0);
+  f("head_norm", c.mlstm.head_norm, 0, 0);
+  f("cached_values", c.mlstm.cached_values, 0, 0);
+  f("skip", c.mlstm.skip, 0, 0);
   f("scale", c.scale, -kMaxNumber, kMaxNumber);
   f("offset", c.offset, -kMaxNumber, kMaxNumber);
   f("negated", c.negated, 0, 0);
@@ -42,15 +47,22 @@ void read_field(const JsonObject& json, const char* key, double& field, double m
 }
 void read_field(const JsonObject& json, const char* key, bool& field, int, int) { field = json.boolean_or(key, field); }
 constexpr const char* kActivations[] = {"identity", "silu", "gelu"};  // by their numbers
+constexpr const char* kFeatureMaps[] = {"hedgehog", "softmax"};
 
+template <typename Word, std::size_t kWords>
+void read_word(const JsonObject& json, const char* key, Word& field, const char* const (&words)[kWords],
+               const char* expected) {
+  const std::string name = json.text_or(key, words[static_cast<int>(field)]);
+  const auto found = std::find(std::begin(words), std::end(words), name);
+  if (found == std::end(words))
+    throw Error({.file = json.file(), .where = key, .found = in_quotes(name, 40), .expected = expected});
+  field = static_cast<Word>(found - std::begin(words));
+}
 void read_field(const JsonObject& json, const char* key, Activation& field, int, int) {
-  const std::string name = json.text_or(key, kActivations[static_cast<int>(field)]);
-  const auto found = std::find(std::begin(kActivations), std::end(kActivations), name);
-  if (found == std::end(kActivations)) {
-    throw Error(
-        {.file = json.file(), .where = key, .found = in_quotes(name, 40), .expected = "silu, gelu or identity"});
-  }
-  field = static_cast<Activation>(found - std::begin(kActivations));
+  read_word(json, key, field, kActivations, "silu, gelu or identity");
+}
+void read_field(const JsonObject& json, const char* key, FeatureMap& field, int, int) {
+  read_word(json, key, field, kFeatureMaps, "hedgehog or softmax");
 }
 
 template <typename Field>
@@ -58,6 +70,7 @@ const Field& as_json(const Field& field) {
   return field;
 }
 const char* as_json(Activation activation) { return kActivations[static_cast<int>(activation)]; }
+const char* as_json(FeatureMap map) { return kFeatureMaps[static_cast<int>(map)]; }
 
 GateKind read_kind(const JsonObject& json) {
   const std::string name = json.text("kind");
@@ -87,6 +100,13 @@ void check_together(const GateConfig& c, const JsonObject& json) {
   }
   if (c.kind == GateKind::kvpop_mlstm && c.sigmoid) {
     fail("sigmoid", "true", "false: the mLSTM's score has no sigmoid; KVpop's decay is added to it directly");
+  }
+  for (const auto& [key, changed] : {std::pair{"feature_map", c.mlstm.feature_map != FeatureMap::hedgehog},
+                                     {"head_norm", c.mlstm.head_norm},
+                                     {"cached_values", c.mlstm.cached_values},
+                                     {"skip", !c.mlstm.skip}}) {
+    if (changed && c.kind != GateKind::kvpop_mlstm)
+      fail(key, "a setting of kvpop_mlstm", std::string("none of these for ") + kind.name);
   }
   if (c.n_hidden > 0 && kind.hidden == GateKindInfo::Hidden::none) {
     fail("n_hidden", std::to_string(c.n_hidden), std::string("0: ") + kind.name + " has no hidden layer");
@@ -131,6 +151,11 @@ nlohmann::ordered_json gate_config_json(const GateConfig& config) {
   visit_fields(config, [&](const char* key, const auto& field, auto, auto) { json[key] = as_json(field); });
   if (config.kernel == 1) json.erase("kernel");  // the hash of a gate without one is what it was before there were any
   if (config.pool_interval == 0) json.erase("pool_interval");  // as with gates from before there were pools
+  const MlstmVariant usual;                                    // likewise
+  if (config.mlstm.feature_map == usual.feature_map) json.erase("feature_map");
+  if (config.mlstm.head_norm == usual.head_norm) json.erase("head_norm");
+  if (config.mlstm.cached_values == usual.cached_values) json.erase("cached_values");
+  if (config.mlstm.skip == usual.skip) json.erase("skip");
   return json;
 }
 

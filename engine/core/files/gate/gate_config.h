@@ -20,7 +20,7 @@ GateConfig read_gate_config(const JsonObject& json, const std::set<std::string>&
 /// Throws Error naming `file` for a kernel without hidden units; by then the file has said whether there are any.
 void check_kernel(const GateConfig& config, const std::string& file);
 
-/// Every number of `config`, the kind first; a kernel of 1 is left out.
+/// Every number of `config`, the kind first; what older gates did not have is left out at its default.
 nlohmann::ordered_json gate_config_json(const GateConfig& config);
 
 }  // namespace kvscope

@@ -18,7 +18,7 @@ namespace kvscope {
 ///
 ///     kvpop_mlstm   x = [k ; v] (k after RoPE); engine/scorer/kvpop_scorer.h
 ///                   wq wk [L, H, 2D, D/2], wv [L, H, 2D, D], gi gf [L, H, 2D, 1], bi bf [L, H, 1],
-///                   out [L, H, 3D], b [L, H]
+///                   out [L, H, 3D], b [L, H]; of a variant others: MlstmVariant
 ///     kvpop_mlp     w2 . act(w1 x + b1) + b2, x as above
 ///                   w1 [L, H, M, 2D], b1 [L, H, M], w2 [L, H, M], b2 [L, H]
 ///     kvpop_linear  w2 . x + b2, x as above                                   w2 [L, H, 2D], b2 [L, H]
@@ -57,6 +57,19 @@ enum class GateKind {
 /// Of a hidden layer; gelu is the exact one.
 enum class Activation { identity, silu, gelu };
 
+/// phi of an mLSTM's q~ and k~: [softmax(y), softmax(-y)], or softmax(y) with wq wk [L, H, 2D, D].
+enum class FeatureMap { hedgehog, softmax };
+
+/// What KVpop's ablations change in its mLSTM (E.3, E.4, E.5). The defaults are the scorer that KVScope trains.
+struct MlstmVariant {
+  FeatureMap feature_map = FeatureMap::hedgehog;
+  /// xLSTM's head-wise LayerNorm of h before SiLU, with a weight and no bias: norm [L, H, D]. Its epsilon is norm_eps.
+  bool head_norm = false;
+  bool cached_values = false;  // v~ = v, and no wv
+  bool skip = true;            // the score has x . out[D:] too; else out is [L, H, D] (eq. 11 as printed)
+  bool operator==(const MlstmVariant&) const = default;
+};
+
 /// From the network's output to the decision:
 ///
 ///     logit = scale * output + offset
@@ -80,9 +93,10 @@ struct GateConfig {
   int n_hidden = 0;
   int kernel = 1;  // of sp_kv with a hidden layer: tokens that the convolution sees, odd, half of them behind; 1: none
   Activation activation = Activation::identity;
-  double norm_eps = 1e-6;  // of the RMSNorms
+  double norm_eps = 1e-6;  // of the RMSNorms, and of an mLSTM's head-wise norm
   double soft_cap = 0;     // c of c tanh(a / c) on the gates of an mLSTM; 0: none
   bool guarded = false;    // mLSTM: denominator max(|q z|, exp(-m)) instead of q z as the paper prints it
+  MlstmVariant mlstm;
   double scale = 1, offset = 0;
   bool negated = false;
   bool sigmoid = false;

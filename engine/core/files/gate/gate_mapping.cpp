@@ -40,8 +40,7 @@ class Mapping {
     if (info_of(gate.config.kind).hidden == GateKindInfo::Hidden::optional)
       gate.config.n_hidden = names_.contains("w1") ? 1 : 0;
     check_kernel(gate.config, file_);
-    const auto required = gate_tensor_specs(gate.config);
-    std::vector<GateTensorSpec> specs(required.begin(), required.end());
+    std::vector<GateTensorSpec> specs = gate_tensor_specs(gate.config);
     for (const GateTensorSpec& spec : info_of(gate.config.kind).may_have) {
       if (names_.contains(spec.name)) specs.push_back(spec);
     }

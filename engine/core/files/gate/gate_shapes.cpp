@@ -33,12 +33,27 @@ std::vector<Axis> parse(const std::string& shape) {
   return axes;
 }
 
+/// The mLSTM's tensors as a variant has them.
+void change(std::vector<GateTensorSpec>& specs, const MlstmVariant& variant) {
+  for (GateTensorSpec& spec : specs) {
+    const std::string_view name = spec.name;
+    if (variant.feature_map == FeatureMap::softmax && (name == "wq" || name == "wk")) spec.shape = "L H 2D D";
+    if (!variant.skip && name == "out") spec.shape = "L H D";
+  }
+  if (variant.cached_values)
+    std::erase_if(specs, [](const GateTensorSpec& spec) { return std::string_view(spec.name) == "wv"; });
+  if (variant.head_norm) specs.push_back({"norm", "L H D"});
+}
+
 }  // namespace
 
-std::span<const GateTensorSpec> gate_tensor_specs(const GateConfig& config) {
+std::vector<GateTensorSpec> gate_tensor_specs(const GateConfig& config) {
   const GateKindInfo& kind = info_of(config.kind);
-  if (kind.hidden == GateKindInfo::Hidden::optional && config.n_hidden == 0) return kind.linear;
-  return config.kernel > 1 ? kind.convolved : kind.tensors;
+  const bool linear = kind.hidden == GateKindInfo::Hidden::optional && config.n_hidden == 0;
+  const auto tensors = linear ? kind.linear : config.kernel > 1 ? kind.convolved : kind.tensors;
+  std::vector<GateTensorSpec> specs(tensors.begin(), tensors.end());
+  if (config.kind == GateKind::kvpop_mlstm) change(specs, config.mlstm);
+  return specs;
 }
 
 std::string layer_shape(const GateTensorSpec& spec) { return std::string(spec.shape).substr(2); }

@@ -2,7 +2,6 @@
 // The tensors of each kind and their shapes in letters, and the sizes that follow from the shapes of a file.
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -11,7 +10,7 @@
 namespace kvscope {
 
 /// The tensors of a gate of these numbers.
-std::span<const GateTensorSpec> gate_tensor_specs(const GateConfig& config);
+std::vector<GateTensorSpec> gate_tensor_specs(const GateConfig& config);
 
 /// "L H M 2D" without its first axis: one layer's.
 std::string layer_shape(const GateTensorSpec& spec);

@@ -89,8 +89,7 @@ GateFile read_kvscope_gate(const std::filesystem::path& folder, const GateDims& 
 }
 
 void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool replace, GateTensorType type) {
-  const auto required = gate_tensor_specs(gate.config);
-  std::vector<GateTensorSpec> specs(required.begin(), required.end());
+  std::vector<GateTensorSpec> specs = gate_tensor_specs(gate.config);
   for (const GateTensorSpec& spec : info_of(gate.config.kind).may_have) {
     if (gate.tensors.contains(spec.name)) specs.push_back(spec);
   }

@@ -200,6 +200,10 @@ std::string gate_description(const GateFile& gate) {
   if (c.n_hidden > 0) text += ", " + std::to_string(c.n_hidden) + " hidden units";
   if (c.kernel > 1) text += ", kernel of " + std::to_string(c.kernel) + " tokens";
   if (c.delay > 0) text += ", delay " + std::to_string(c.delay);
+  if (c.mlstm.feature_map == FeatureMap::softmax) text += ", softmax feature map";
+  if (c.mlstm.head_norm) text += ", head-wise norm";
+  if (c.mlstm.cached_values) text += ", cached values";
+  if (!c.mlstm.skip) text += ", no skip connection";
   return text + ", kept if score " + (c.strict ? "> " : ">= ") + number_text(c.threshold, 6);
 }
 
