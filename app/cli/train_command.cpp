@@ -60,7 +60,7 @@ extern const CommandSpec train_command = {
     "train a model and its scorers, or gates for an existing model",
     "A recipe without --base pretrains a small model, then KVpop's scorers by the boundary loss (eq. 7) against the "
     "future-attention oracle, or a model together with its gate (palindrome-sp-kv.json). With --base it trains "
-    "scorers or the gates of WG-KV, SP-KV or DMS for that model, which does not change. docs/reference/training.md "
+    "scorers or the gates of WG-KV, SP-KV, DMS or KVzap for that model, which does not change. docs/reference/training.md "
     "defines the losses.",
     "  kvscope train samples/recipes/kvscope-tiny.json --data text -o my-model --device cuda\n"
     "  kvscope train samples/recipes/smollm2-wg-kv.json --base smollm2-135m --data text -o my-gates",

@@ -281,7 +281,9 @@ TEST_CASE("a gate's recipe that cannot be is refused by its key, and a foreign c
   };
   auto wrong = recipe("wg-kv");
   wrong["gate"]["method"] = "magic";
-  CHECK(refusal(wrong).find("gate.method: magic; expected one of wg-kv, sp-kv, dms") != std::string::npos);
+  CHECK(refusal(wrong).find(
+            "gate.method: magic; expected one of wg-kv, sp-kv, dms, streaming, full, sliding-window, kvzap") !=
+        std::string::npos);
   wrong = recipe("wg-kv");
   wrong["gate"]["kernel"] = 5;
   CHECK(refusal(wrong).find("gate.kernel: 5; expected 1, or the method sp-kv") != std::string::npos);

@@ -38,6 +38,20 @@ nlohmann::json gate_recipe(const std::string& method) {
             {"stages", {{{weight, 0.5}, {"steps", 5}}, {{weight, 0.7}, {"steps", 3}}}}}}};
 }
 
+nlohmann::json kvzap_recipe() {
+  return {{"name", "test"},
+          {"seed", 3},
+          {"data", {{"kind", "repeat"}, {"length", 96}}},
+          {"gate",
+           {{"method", "kvzap"},
+            {"hidden", 8},
+            {"positions", 20},
+            {"steps", 7},
+            {"batch", 1},
+            {"log_every", 2},
+            {"heldout_sequences", 2}}}};
+}
+
 nlohmann::json scorer_recipe() {
   return {{"name", "test"},
           {"seed", 3},
@@ -155,8 +169,9 @@ std::string error_of(const nlohmann::json& args) {
 }  // namespace
 
 TEST_CASE("a training that was stopped at any logged step goes on to the same bytes and the same curve") {
-  const auto recipe = GENERATE(gate_recipe("wg-kv"), gate_recipe("dms"), scorer_recipe(), joint_gate_recipe(),
-                               joint_scorer_recipe(), joint_all_recipe(), through_recipe(), nothing_recipe());
+  const auto recipe =
+      GENERATE(gate_recipe("wg-kv"), gate_recipe("dms"), kvzap_recipe(), scorer_recipe(), joint_gate_recipe(),
+               joint_scorer_recipe(), joint_all_recipe(), through_recipe(), nothing_recipe());
   const std::size_t step = recipe == gate_recipe("wg-kv") ? 2 : 3;
   const test::TempFolder scratch;
   JobContext undisturbed;

@@ -278,6 +278,18 @@ TEST_CASE("the shipped recipes of the sample model's gates can be parsed for it"
   CHECK(recipe.gate);
 }
 
+TEST_CASE("the shipped recipes of KVzap can be parsed for their models") {
+  const auto name = GENERATE("kvscope-tiny-kvzap.json", "smollm2-kvzap.json");
+  const auto path = kSamples / "recipes" / name;
+  ModelConfig base = ModelConfig::load(kSamples / "models/kvscope-tiny");
+  const Recipe recipe = Recipe::parse(read_json(path), path.string(), &base);
+  REQUIRE(recipe.kvzap);
+  CHECK(recipe.kvzap->kind() == GateKind::kvzap_mlp);
+  CHECK(recipe.length() == recipe.repeat->length);
+  CHECK_FALSE(recipe.gate);
+  CHECK_FALSE(recipe.base);
+}
+
 TEST_CASE("the shipped recipes for SmolLM2 can be parsed for a model of its context") {
   const auto name = GENERATE("smollm2-wg-kv.json", "smollm2-sp-kv.json", "smollm2-dms.json", "smollm2-kvpop.json",
                              "smollm2-kvpop-joint.json", "smollm2-kvpop-through.json", "smollm2-kvpop-pooled.json",

@@ -10,6 +10,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/jobs/tasks/palindrome.h"
+#include "engine/jobs/tasks/repeat_sequences.h"
 #include "engine/jobs/tasks/sequence.h"
 #include "engine/jobs/train/data_loader.h"
 #include "tests/support/folders.h"
@@ -122,6 +123,58 @@ TEST_CASE("a palindrome is a list, more than 50 tokens, and the list backwards, 
   }
   CHECK_THROWS_AS(PalindromeSequences(tokenizer, {.length = 188, .numbers = 32}, 5), Error);
   CHECK_THROWS_AS(PalindromeSequences(tokenizer, {.length = 60}, 5), Error);
+}
+
+TEST_CASE("a repeated text is a text, the request and the text again, every part at its place") {
+  if (!has_sample()) return test::skip("no sample model");
+  const Material material;
+  const int length = GENERATE(120, 121);
+  const RepeatSequences sequences(material.tokens, material.tokenizer, nullptr, {.length = length}, 5),
+      same(material.tokens, material.tokenizer, nullptr, {.length = length}, 5);
+  CHECK(same.make(7).ids == sequences.make(7).ids);
+  CHECK(sequences.make(8).ids != sequences.make(7).ids);
+  const RepeatSpan span = sequences.span();
+  CHECK(span.text == 0);
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const TaskSequence sequence = sequences.make(i);
+    const int end = static_cast<int>(span.repetition + span.n);
+    REQUIRE(sequence.ids.size() == static_cast<std::size_t>(length) + 1);
+    CHECK(end <= length);
+    CHECK(end >= length - 1);  // a longer text would not fit twice
+    for (int t = 0; t < span.n; ++t) CHECK(sequence.ids[t] == sequence.ids[t + span.repetition]);
+    CHECK(text_of(material.tokenizer, sequence, static_cast<int>(span.n), static_cast<int>(span.repetition)) ==
+          "\n\nRepeat the previous context exactly.\n\n");
+    REQUIRE(sequence.roles.size() == sequence.ids.size());
+    for (int t = 0; t <= length; ++t) {
+      CHECK(sequence.roles[t] == (t < span.n                        ? TokenRole::text
+                                  : t >= span.repetition && t < end ? TokenRole::answer
+                                                                    : TokenRole::statement));
+    }
+  }
+  CHECK_THROWS_WITH(RepeatSequences(material.tokens, material.tokenizer, nullptr, {.length = 20}, 5),
+                    Catch::Contains("data.length: 20; expected at least"));
+  CHECK_THROWS_WITH(RepeatSequences(std::span(material.tokens).first(200), material.tokenizer, nullptr, {}, 5),
+                    Catch::Contains("text of the corpus: 200 tokens"));
+}
+
+TEST_CASE("in a chat the text and the request are the user's, and the repetition is the answer") {
+  if (!has_sample()) return test::skip("no sample model");
+  const Material material;
+  const ChatTemplate chat = ChatTemplate::from_text(
+      "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
+      "{% if add_generation_prompt %}[assistant] {% endif %}",
+      {}, "test", "chat_template");
+  const RepeatSequences sequences(material.tokens, material.tokenizer, &chat, {.length = 120}, 5);
+  const RepeatSpan span = sequences.span();
+  const TaskSequence sequence = sequences.make(3);
+  const auto text = [&](std::int64_t begin, std::int64_t end) {
+    return text_of(material.tokenizer, sequence, static_cast<int>(begin), static_cast<int>(end));
+  };
+  CHECK(text(0, span.text) == "[user] ");
+  CHECK(text(span.text + span.n, span.repetition) == "\n\nRepeat the previous context exactly.\n[assistant] ");
+  CHECK(text(span.text, span.text + span.n) == text(span.repetition, span.repetition + span.n));
+  const RepeatSequences plain(material.tokens, material.tokenizer, &chat, {.length = 120, .chat = false}, 5);
+  CHECK(plain.span().text == 0);
 }
 
 TEST_CASE("of the palindrome recipes' tokenizer a number is one token, and the blank before it another") {

@@ -39,6 +39,21 @@ nlohmann::json gate_recipe() {
             {"stages", {{{"price", 0.5}, {"steps", 4}}, {{"price", 0.7}, {"steps", 2}}}}}}};
 }
 
+nlohmann::json kvzap_recipe() {
+  return {{"name", "test"},
+          {"seed", 3},
+          {"data", {{"kind", "repeat"}, {"length", 96}}},
+          {"gate",
+           {{"method", "kvzap"},
+            {"hidden", 8},
+            {"positions", 20},
+            {"steps", 6},
+            {"batch", 4},
+            {"log_every", 1},
+            {"warm_up", 2},
+            {"heldout_sequences", 2}}}};
+}
+
 nlohmann::json scorer_recipe() {
   return {{"name", "test"},
           {"seed", 3},
@@ -81,6 +96,10 @@ void check_as_one(const nlohmann::json& recipe, const char* column, const fs::pa
 
 TEST_CASE("two devices train a gate and an adapter as one does, and give the same bytes again") {
   check_as_one(gate_recipe(), "loss_all", "sp-kv-joint-0.7/adapter_model.safetensors", "cpu,cpu", "cpu");
+}
+
+TEST_CASE("two devices train a gate of KVzap as one does, and give the same bytes again") {
+  check_as_one(kvzap_recipe(), "loss_all", "kvzap-mlp/gate.safetensors", "cpu,cpu", "cpu");
 }
 
 TEST_CASE("two devices train a scorer to the same losses again") {

@@ -20,13 +20,6 @@ at::Tensor over_seen(const at::Tensor& scores, const at::Tensor& lifetimes, std:
   return (scores - seen.logsumexp(-1, /*keepdim=*/true)).exp();
 }
 
-/// A launch costs a GPU as much as a million numbers: of 4,096 positions 256 rows at a time are 7,000 launches a step of SmolLM2. On a
-/// CPU a chunk should stay in its caches.
-std::int64_t usual_chunk(const at::Tensor& q) {
-  constexpr std::int64_t kCpu = 256, kNumbers = std::int64_t{1} << 26;
-  return q.is_cuda() ? std::max(kCpu, kNumbers / (q.size(0) * q.size(1) * q.size(2))) : kCpu;
-}
-
 /// Output [B, HK, G, T, D] and mass [B, HK, G, T]: sum over future queries of p, of its square, or the greatest.
 struct Masses {
   at::Tensor output, mass;
@@ -108,6 +101,11 @@ Masses by_kernels(const at::Tensor& queries, const at::Tensor& keys, const at::T
 }
 
 }  // namespace
+
+std::int64_t usual_chunk(const at::Tensor& q) {
+  constexpr std::int64_t kCpu = 256, kNumbers = std::int64_t{1} << 26;
+  return q.is_cuda() ? std::max(kCpu, kNumbers / (q.size(0) * q.size(1) * q.size(2))) : kCpu;
+}
 
 TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
                                    FutureMass kind, double scale, const at::Tensor& weight, const at::Tensor& lifetimes,

@@ -31,8 +31,9 @@ const GateMethod& find_gate_method(std::string_view name, const std::string& fil
   const auto found = std::ranges::find(methods, name, &GateMethod::name);
   if (found != methods.end()) return *found;
   std::string list;
-  for (const GateMethod& method : methods) list += (list.empty() ? "" : ", ") + std::string(method.name);
-  throw Error({.file = file, .where = "gate.method", .found = std::string(name), .expected = "one of " + list});
+  for (const GateMethod& method : methods) list += std::string(method.name) + ", ";
+  throw Error(
+      {.file = file, .where = "gate.method", .found = std::string(name), .expected = "one of " + list + kKvzapMethod});
 }
 
 void check_gate(const GateOptions& options, const std::string& file) {

@@ -43,7 +43,7 @@ std::vector<FlatParameters::Spec> parameter_specs(const GateConfig& gate, const 
       throw Error({.code = ExitCode::usage,
                    .where = "gate.method",
                    .found = name_of(gate.kind),
-                   .expected = "wg-kv, sp-kv or dms"});
+                   .expected = "wg-kv, sp-kv, dms or kvzap"});
   }
 }
 
@@ -79,7 +79,6 @@ std::vector<GateModule::Layer> GateModule::layers() const {
 }
 
 at::Tensor GateModule::output(const Layer& layer, const DecoderModule::Heads& heads, const at::Tensor& x) const {
-  const auto n_batch = heads.k.size(0), n_positions = heads.k.size(1);
   const auto normed = [&](const at::Tensor& y, const char* gain) {
     return at::rms_norm(y.to(at::kFloat), {y.size(-1)}, layer.at(gain), config_.norm_eps);
   };
@@ -90,7 +89,7 @@ at::Tensor GateModule::output(const Layer& layer, const DecoderModule::Heads& he
     in = in.flatten(0, 1).transpose(0, 1);  // [HK, B * T, 2D]
     in = at::baddbmm(layer.at("b1").unsqueeze(1), in, layer.at("w1").transpose(1, 2));
     y = at::bmm(activate(in, config_.activation), w2.unsqueeze(2)).squeeze(2) + b2.unsqueeze(1);  // [HK, B * T]
-    return y.view({-1, n_batch, n_positions}).transpose(0, 1);
+    return y.view({-1, heads.k.size(0), heads.k.size(1)}).transpose(0, 1);
   }
   at::Tensor in =
       info_of(config_.kind).reads == GateReads::layer_input ? normed(x, "norm") : heads.input.to(w2.scalar_type());

@@ -1,5 +1,5 @@
 #pragma once
-// The gates of all layers and KV heads as something to train: WG-KV's, SP-KV's, DMS's own projection.
+// The gates of all layers and KV heads as something to train: WG-KV's, SP-KV's, DMS's own projection, KVzap's.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,10 +15,11 @@
 
 namespace kvscope::engine {
 
-/// What a gate computes is said in gate_file.h by its kind; tensors as there, float32. Kinds: wg_kv, sp_kv, dms_separate.
+/// What a gate computes is said in gate_file.h by its kind; tensors as there, float32. Kinds: wg_kv, sp_kv, dms_separate, kvzap_linear,
+/// kvzap_mlp.
 class GateModule {
  public:
-  /// n_hidden 0: no hidden layer (sp_kv alone may have none; dms_separate has none). kernel: of the convolution over hidden
+  /// n_hidden 0: no hidden layer (sp_kv alone may have none; dms_separate and kvzap_linear have none). kernel: of the convolution over hidden
   /// units, odd, which sp_kv may have (App. C.4); 1: none. Throws Error (usage) for other kinds.
   GateModule(GateKind kind, int n_hidden, const ModelConfig& model, at::Device device, int kernel = 1);
 
@@ -30,7 +31,8 @@ class GateModule {
   /// All layers' parameters, to be taken apart once a pass: the gradient of a slice taken by itself is a tensor of all layers,
   /// filled and added, 540 launches a step for 30 layers of WG-KV.
   std::vector<Layer> layers() const;
-  /// The network's output before scale, offset and sigmoid, [B, n_kv_heads, T] float32. `x` is what enters the layer. A row of
+  /// The network's output before scale, offset and sigmoid, [B, n_kv_heads, T] float32. `x` is what enters the layer. Of these no
+  /// more is read than info_of() says of the kind. A row of
   /// the batch is one sequence, and a convolution sees nothing outside it: zeros before its first token and behind its last.
   at::Tensor output(const Layer& layer, const DecoderModule::Heads& heads, const at::Tensor& x) const;
   /// Whether output() reads heads.k_unrotated.

@@ -32,6 +32,10 @@ at::Tensor roles_tensor(const Batch& batch, at::Device device) {
 std::unique_ptr<SequenceSource> Training::make_source(std::span<const std::int32_t> text, std::uint64_t seed) const {
   if (recipe.palindrome) return std::make_unique<PalindromeSequences>(corpus.tokenizer(), *recipe.palindrome, seed);
   if (recipe.text) return std::make_unique<TextSequences>(text, corpus.tokenizer(), *recipe.text, seed);
+  if (recipe.repeat) {
+    const auto chat = ChatTemplate::find(corpus.tokenizer_file().parent_path());
+    return std::make_unique<RepeatSequences>(text, corpus.tokenizer(), chat ? &*chat : nullptr, *recipe.repeat, seed);
+  }
   const double share = recipe.data.reasoning_share;
   std::unique_ptr<SequenceSource> tasks, reasoning;
   if (share < 1) tasks = std::make_unique<SequenceGenerator>(text, corpus.words(), recipe.data, seed);

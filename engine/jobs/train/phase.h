@@ -70,6 +70,9 @@ nlohmann::json run_scorer_phase(const Training& training);
 /// Gates of recipe.gate's method over the frozen base; writes a folder a stage.
 nlohmann::json run_gate_phase(const Training& training);
 
+/// KVzap's gates over the frozen base; writes their folder.
+nlohmann::json run_kvzap_phase(const Training& training);
+
 /// Token ids [B, T + 1] as int64 on the device.
 at::Tensor ids_tensor(const Batch& batch, at::Device device);
 /// Roles [B, T + 1] as int64 on the device.

@@ -32,7 +32,7 @@ ModelConfig parse_model(const nlohmann::json& json, const std::string& file) {
 
 /// The section "data": `options` of its kind, and the share of a corpus that is held out, if it reads one.
 template <typename Options>
-Options parse_data(const nlohmann::json& json, const std::string& file, double* heldout_share) {
+Options data_of(const nlohmann::json& json, const std::string& file, double* heldout_share) {
   Options options;
   std::set<std::string> more = {"kind"};
   if (heldout_share) more.insert("heldout_share");
@@ -50,6 +50,42 @@ BaseOptions parse_base(const nlohmann::json& json, const std::string& file) {
     recipe_error(file, "base.micro_batch", std::to_string(base.micro_batch), "a divisor of batch");
   }
   return base;
+}
+
+/// The text under `key` of section `of`, where both are there.
+std::string text_in(const nlohmann::json& json, const char* of, const char* key, const std::string& file,
+                    const char* fallback) {
+  if (!json.contains(of) || !json.at(of).is_object()) return fallback;
+  return JsonObject(json.at(of), file, of).text_or(key, fallback);
+}
+
+/// The section "data".
+void parse_data(const nlohmann::json& json, const std::string& file, Recipe& recipe) {
+  const std::string kind = text_in(json, "data", "kind", file, "tasks");
+  if (kind == "tasks") {
+    recipe.data = data_of<SequenceOptions>(json, file, &recipe.heldout_share);
+  } else if (kind == "text") {
+    recipe.text = data_of<TextOptions>(json, file, &recipe.heldout_share);
+  } else if (kind == "repeat") {
+    recipe.repeat = data_of<RepeatOptions>(json, file, &recipe.heldout_share);
+  } else if (kind == "palindrome") {
+    recipe.palindrome = data_of<PalindromeOptions>(json, file, nullptr);
+  } else {
+    recipe_error(file, "data.kind", kind, "tasks, text, repeat or palindrome");
+  }
+}
+
+/// The section "gate".
+void parse_gates(const nlohmann::json& json, const std::string& file, Recipe& recipe) {
+  if (text_in(json, "gate", "method", file, "") != kKvzapMethod) {
+    recipe.gate = parse_gate(json, file, recipe.length());
+    return;
+  }
+  recipe.kvzap = parse_kvzap(json, file);
+  if (!recipe.repeat) {
+    recipe_error(file, "data.kind", text_in(json, "data", "kind", file, "tasks"),
+                 "repeat: method kvzap learns from a text that is repeated");
+  }
 }
 
 /// Whether kvpop_scorer.json can say it, which stands beside a model that was trained with it.
@@ -74,19 +110,8 @@ Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const 
   recipe.name = top.text("name");
   top.text_or("note", "");
   recipe.seed = static_cast<std::uint64_t>(top.integer_or("seed", 1, 0, INT64_MAX));
-  const std::string kind = json.contains("data") && json.at("data").is_object()
-                               ? JsonObject(json.at("data"), file, "data").text_or("kind", "tasks")
-                               : "tasks";
-  if (kind != "tasks" && kind != "text" && kind != "palindrome")
-    recipe_error(file, "data.kind", kind, "tasks, text or palindrome");
-  if (kind == "palindrome") {
-    recipe.palindrome = parse_data<PalindromeOptions>(json, file, nullptr);
-  } else if (kind == "text") {
-    recipe.text = parse_data<TextOptions>(json, file, &recipe.heldout_share);
-  } else {
-    recipe.data = parse_data<SequenceOptions>(json, file, &recipe.heldout_share);
-  }
-  if (json.contains("gate")) recipe.gate = parse_gate(json, file, recipe.length());
+  parse_data(json, file, recipe);
+  if (json.contains("gate")) parse_gates(json, file, recipe);
   const bool from_nothing = base == nullptr && recipe.gate && recipe.gate->all_weights && !json.contains("base");
   if (base == nullptr) {
     recipe.model = parse_model(json, file);

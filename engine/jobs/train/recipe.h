@@ -11,6 +11,7 @@
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/jobs/tasks/palindrome.h"
+#include "engine/jobs/tasks/repeat_sequences.h"
 #include "engine/jobs/tasks/sequence.h"
 #include "engine/jobs/tasks/text_sequences.h"
 #include "engine/jobs/train/lora_options.h"
@@ -138,19 +139,36 @@ struct GateOptions : PhaseOptions {
   bool trains_base() const { return adapter || all_weights; }
 };
 
+inline constexpr char kKvzapMethod[] = "kvzap";
+
+/// KVzap's regression (kvzip_score.h) over a frozen base: the section "gate" with method "kvzap". Numbers as published, except that
+/// no text is read twice.
+struct KvzapOptions : PhaseOptions {
+  int hidden = 512;                 // units of the hidden layer; 0: linear
+  int positions = 500;              // of the first copy, drawn a step; all where it has fewer
+  int window = 128, n_sink = 0;     // that the gate's file says
+  std::optional<double> threshold;  // likewise
+  double density = 0.5;             // without a threshold: the share of held-out tokens that reach the one it gets
+  GateKind kind() const { return hidden > 0 ? GateKind::kvzap_mlp : GateKind::kvzap_linear; }
+};
+
 struct Recipe {
   std::string name;
   std::uint64_t seed = 1;
   ModelConfig model;                            // from the recipe, or of the base that is given
   SequenceOptions data;                         // tasks in the words of the sample model
   std::optional<TextOptions> text;              // or text with facts, data.kind "text"
+  std::optional<RepeatOptions> repeat;          // or text that is repeated, data.kind "repeat"
   std::optional<PalindromeOptions> palindrome;  // or palindromes alone, data.kind "palindrome": no corpus is read
   double heldout_share = 0.02;                  // of the corpus, at its end
   std::optional<BaseOptions> base;
   std::optional<ScorerOptions> scorer;
   std::optional<GateOptions> gate;
+  std::optional<KvzapOptions> kvzap;  // in place of `gate`
 
-  int length() const { return palindrome ? palindrome->length : text ? text->length : data.length; }
+  int length() const {
+    return palindrome ? palindrome->length : repeat ? repeat->length : text ? text->length : data.length;
+  }
 
   /// Throws Error naming the key for what is missing, unknown, out of range or contradictory. `file` names the source.
   /// `base`: the model that gates are trained for, whose config replaces the section "model"; null: it is trained here, by the

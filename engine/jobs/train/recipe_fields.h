@@ -61,6 +61,12 @@ void visit_fields(PalindromeOptions& p, Visit&& visit) {
 }
 
 template <typename Visit>
+void visit_fields(RepeatOptions& r, Visit&& visit) {
+  visit("length", r.length, FieldRange{16, 1 << 20});
+  visit("chat", r.chat, AnyValue{});
+}
+
+template <typename Visit>
 void visit_fields(LossWeights& w, Visit&& visit) {
   visit("weight_text", w.text, FieldRange{0, 1e6});
   visit("weight_statement", w.statement, FieldRange{0, 1e6});
@@ -128,6 +134,17 @@ void visit_fields(GateOptions& g, Visit&& visit) {
   visit("anneal", g.anneal, FieldRange{0, 100'000'000});
   visit("sampled", g.sampled, AnyValue{});
   visit("least_probability", g.least_probability, FieldRange{0, 0.5});
+}
+
+template <typename Visit>
+void visit_fields(KvzapOptions& k, Visit&& visit) {
+  visit_phase(k, visit);
+  visit("hidden", k.hidden, FieldRange{0, 1 << 16});
+  visit("positions", k.positions, FieldRange{1, 1 << 20});
+  visit("window", k.window, FieldRange{1, 1 << 20});
+  visit("sinks", k.n_sink, FieldRange{0, 1 << 20});
+  visit("threshold", k.threshold, FieldRange{-1e6, 1e6});
+  visit("density", k.density, FieldRange{0.001, 0.999});
 }
 
 /// "steps" and "max_seconds" are read apart.

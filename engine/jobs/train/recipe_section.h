@@ -70,4 +70,7 @@ std::optional<AllWeightsOptions> parse_all_weights(const RecipeSection& parent, 
 ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, int length);
 GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int length);
 
+/// The section "gate" of method kvzap.
+KvzapOptions parse_kvzap(const nlohmann::json& json, const std::string& file);
+
 }  // namespace kvscope::engine

@@ -67,6 +67,10 @@ std::string markdown(const nlohmann::json& result) {
       row("oracle recall, top_k " + top_k, recall["mean"].get<double>());
     }
   }
+  if (result.contains("gate") && result["gate"].contains("heldout_loss")) {
+    row("squared error", result["gate"]["heldout_loss"]["mean"].get<double>());
+    row("share of the variance explained", result["gate"]["heldout_r2"]["mean"].get<double>());
+  }
   return text.empty() ? text : "| held out, teacher-forced | value |\n|---|---|\n" + text;
 }
 
@@ -221,7 +225,7 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
   };
   run("base", recipe.base.has_value(), run_base_phase);
   run("scorer", recipe.scorer.has_value(), run_scorer_phase);
-  run("gate", recipe.gate.has_value(), run_gate_phase);
+  run("gate", recipe.gate || recipe.kvzap, recipe.kvzap ? run_kvzap_phase : run_gate_phase);
   if (result["status"] == "cancelled") return {{"status", "cancelled"}};
   result["markdown"] = markdown(result);
   if (phase != "all") return result;
