@@ -203,6 +203,33 @@ TEST_CASE("a sweep measures an entry of another model beside the dense policy of
   CHECK(Sweep{folder}.study().n_points() == 4);
 }
 
+TEST_CASE("a sweep compares gates with an adapter of the model beside those without, and goes on", "[sweep]") {
+  const TemporaryFolder folder;
+  json recipe = {{"model", sample_model().string()},
+                 {"tasks", {"needle"}},
+                 {"questions", 4},
+                 {"policies", {{{"policy", "wg-kv:window=8"}, {"gates", {"x", "with-adapter"}}}}}};
+  write_recipe(folder, recipe);
+  const auto result = Sweep{folder}.run();
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  recipe["policies"][0]["gates"].push_back("y");
+  write_recipe(folder, recipe);
+  const auto more = Sweep{.folder = folder, .options = {"--overwrite"}}.run();
+  CAPTURE(more.err);
+  REQUIRE(more.exit_code == 0);
+  CHECK(Sweep{folder}.study().n_points() == 4);
+  fs::create_directory(folder / "other");
+  fs::copy(sample_model(), folder / "other", fs::copy_options::recursive);
+  recipe["model"] = (folder / "other").string();
+  write_recipe(folder, recipe);
+  recipe["questions"] = 5;
+  write_recipe(folder, recipe);
+  const auto changed = Sweep{.folder = folder, .options = {"--overwrite"}}.run();
+  CHECK(changed.exit_code == 1);
+  CHECK(changed.err.find("weights_hash: answers of another sweep") != std::string::npos);
+}
+
 TEST_CASE("two engines, and three shards that are joined, give what one engine gives", "[sweep]") {
   const TemporaryFolder folder;
   write_recipe(folder, usual_recipe());

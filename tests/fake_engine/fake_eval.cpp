@@ -1,5 +1,6 @@
 #include "tests/fake_engine/fake_eval.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <unordered_set>
 
@@ -48,8 +49,13 @@ bool play_eval(const nlohmann::json& args, const std::function<void(const nlohma
                const std::function<bool()>& stop) {
   const auto request = fields_of_json<EvalRequest>(args, "eval");
   const std::string model = std::filesystem::path(request.model).filename().string();
+  // As FakeModel; an adapter beside a gate is part of the weights.
+  const bool has_adapter = std::ranges::any_of(
+      request.gates, [](const std::string& gate) { return gate.find("adapter") != std::string::npos; });
   EvalFacts facts{.model = model,
-                  .weights_hash = model.starts_with("other") ? "fa4f" : "fa4e",  // as FakeModel
+                  .weights_hash = model.starts_with("other") ? "fa4f"
+                                  : has_adapter              ? "fa50"
+                                                             : "fa4e",
                   .device = "cpu (fake)",
                   .dtype = "float32",
                   .length = request.length > 0 ? request.length : kLength,

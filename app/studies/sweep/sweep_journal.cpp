@@ -128,22 +128,23 @@ void SweepJournal::check_first(const json& line, const fs::path& path) const {
   }
 }
 
-/// ", model FOLDER" of a group's name; empty of the plan's own model.
-std::string model_in(const std::string& group) {
-  const std::size_t at = group.find(kModelInName);
-  return at == std::string::npos ? "" : group.substr(at);
+/// What a group loads, by its name: ", gate NAME, with NAMES, model FOLDER", or some of it.
+std::string loaded_in(const std::string& group) {
+  std::size_t first = group.size();
+  for (const char* part : {kGateInName, kWithInName, kModelInName}) first = std::min(first, group.find(part));
+  return group.substr(first);
 }
 
 bool has_length(const std::string& group) { return group.find(kLengthInName) != std::string::npos; }
 
-/// Of groups of one sweep: the same machine, files and, where they name the same, model. Policies may have been added, and
-/// texts.
+/// Of groups of one sweep: the same machine and files, and of those that load the same, the same weights: a gate may have an
+/// adapter of the model. Policies may have been added, and texts.
 void SweepJournal::check_facts(const std::string& group, const EvalFacts& facts, const fs::path& path) {
   for (const auto& [name, there] : facts_) {
     const auto check = [&](const char* what, const std::string& a, const std::string& b) {
       if (a != b) refuse(path, what, a, b);
     };
-    if (model_in(name) == model_in(group)) check("weights_hash", there.weights_hash, facts.weights_hash);
+    if (loaded_in(name) == loaded_in(group)) check("weights_hash", there.weights_hash, facts.weights_hash);
     check("device", there.device, facts.device);
     check("dtype", there.dtype, facts.dtype);
     if (!has_length(name) && !has_length(group))

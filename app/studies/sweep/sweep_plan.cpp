@@ -54,7 +54,7 @@ void check_gates(const SweepPlan& plan, const std::string& file) {
     const std::string& model = model_of(plan, point.model);
     const GateFacts gate = read_gate({.name = point.gate, .path = gate_path(point.gate_file, model)}, model);
     if (!gate.fits()) throw Error({.file = file, .where = "gate " + point.gate, .found = gate.misfit});
-    if (reads_gate(spec, gate.kind)) continue;
+    if (reads_gate(spec, gate.kind) || gate.kind == "lora") continue;  // an adapter changes the model of any policy
     throw Error({.file = file,
                  .where = "gate " + point.gate,
                  .found = "a gate that " + spec.name + " does not read",
@@ -132,7 +132,7 @@ std::string SweepGroup::base() const {
 }
 
 std::string SweepGroup::name() const {
-  return base() + (gate.empty() ? "" : ", gate " + gate) + (loads.empty() ? "" : ", with " + loads) +
+  return base() + (gate.empty() ? "" : kGateInName + gate) + (loads.empty() ? "" : kWithInName + loads) +
          (model.empty() ? "" : kModelInName + model);
 }
 

@@ -13,8 +13,9 @@
 namespace kvscope::app {
 
 inline constexpr const char* kDensePolicy = "full";
-inline constexpr const char* kLengthInName = ", length ";  // of a group's name
-inline constexpr const char* kModelInName = ", model ";    // of a group's name, before its last part
+// Of a group's name, before its parts in this order.
+inline constexpr const char *kLengthInName = ", length ", *kGateInName = ", gate ", *kWithInName = ", with ",
+                            *kModelInName = ", model ";
 
 /// A policy with its parameters and, of a list of gates, one.
 struct SweepPoint {
