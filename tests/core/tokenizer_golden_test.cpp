@@ -83,7 +83,8 @@ std::string shown(const std::string& bytes) {
 }
 
 std::string family() {
-  return GENERATE(as<std::string>{}, "qwen2", "llama3", "gpt2", "smollm2", "runs", "tekken", "o200k", "llama2", "mistral");
+  return GENERATE(as<std::string>{}, "qwen2", "llama3", "gpt2", "smollm2", "runs", "tekken", "o200k", "llama2",
+                  "mistral");
 }
 
 }  // namespace

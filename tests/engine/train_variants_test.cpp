@@ -113,7 +113,7 @@ TEST_CASE("an override of the reasoner's recipe trains each variant of KVpop, an
   std::vector<double> losses;
   JobContext context;
   context.row = [&](const std::string&, const nlohmann::json& row) { losses.push_back(row["loss_boundary"]); };
-  train_job({{"recipe", test::in_source("samples/recipes/reasoner/kvpop.json").string()},
+  train_job({{"recipe", test::in_source("samples/recipes/reasoner/kvpop.json")},
              {"overrides", overrides(c.variant)},
              {"base", test::kModel.string()},
              {"data", test::kModel.string()},

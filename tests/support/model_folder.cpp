@@ -87,7 +87,9 @@ std::vector<NamedShape> tensor_shapes(const ModelConfig& c) {
     };
     add(names.input_norm, {hidden});
     add(names.post_norm, {hidden});
-    const std::pair<const char*, std::int64_t> projections[] = {{names.q, q}, {names.k, kv}, {names.v, kv}};
+    using Rows = std::pair<const char*, std::int64_t>;
+    const std::vector<Rows> projections = names.qkv ? std::vector<Rows>{{names.qkv, q + 2 * kv}}
+                                                    : std::vector<Rows>{{names.q, q}, {names.k, kv}, {names.v, kv}};
     for (const auto& [name, rows] : projections) {
       add(name, {rows, hidden});
       if (layer.qkv_bias) add(name, {rows}, ".bias");
@@ -96,8 +98,12 @@ std::vector<NamedShape> tensor_shapes(const ModelConfig& c) {
     if (layer.qk_norm) add(names.k_norm, {c.head_dim});
     if (layer.attention.has_sink) add(names.sink, {c.n_heads}, "");
     add(names.o, {hidden, q});
-    add(names.gate, {ff, hidden});
-    add(names.up, {ff, hidden});
+    if (names.gate_up) {
+      add(names.gate_up, {2 * ff, hidden});
+    } else {
+      add(names.gate, {ff, hidden});
+      add(names.up, {ff, hidden});
+    }
     add(names.down, {hidden, ff});
   }
   return out;

@@ -60,6 +60,11 @@ DecoderModule::DecoderModule(const ModelConfig& config, int n_positions, at::Dev
     throw Error({.file = "model",
                  .found = "layers that attend to a window alone (sliding_attention)",
                  .expected = "a model whose layers are all global, to be trained here"});
+  if (config.family->names.qkv != nullptr)
+    throw Error({.code = ExitCode::usage,
+                 .file = "model",
+                 .found = "queries, keys and values of one matrix (" + std::string(config.family->architecture) + ")",
+                 .expected = "a model with a matrix for each, to be trained here"});
   check_layers(config, "model");
   require_plain_attention(config, "training");
   require_whole_rotation(config, "training");

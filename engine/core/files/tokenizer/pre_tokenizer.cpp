@@ -131,8 +131,8 @@ std::size_t capitals_and_tail(const Cursor& text, std::size_t i) {
 /// ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ , with_contractions: (?i:'s|'t|'re|'ve|'m|'ll|'d)? after the first two
 std::size_t cased_word(const Cursor& text, int max_numbers, bool with_contractions) {
   const Char first = text.at(0);
-  const bool may_lead = first.kind != CharClass::letter && first.kind != CharClass::number &&
-                        !Cursor::is_line_end(first.code_point);
+  const bool may_lead =
+      first.kind != CharClass::letter && first.kind != CharClass::number && !Cursor::is_line_end(first.code_point);
   for (const auto word : {capitals_then_tail, capitals_and_tail}) {
     std::size_t end = may_lead ? word(text, first.end) : 0;
     if (end == 0) end = word(text, 0);

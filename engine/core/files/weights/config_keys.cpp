@@ -49,7 +49,7 @@ constexpr std::string_view kHarmless[] = {
     "transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "use_cache", "_attn_implementation",
     "attn_implementation", "_attn_implementation_autoset", "_flash_attn_2_enabled", "experts_implementation",
     "output_attentions", "output_hidden_states", "return_dict", "use_return_dict", "torchscript", "use_bfloat16",
-    "tf_legacy_loss", "pruned_heads", "chunk_size_feed_forward", "pretraining_tp", "transformers.js_config", "auto_map",
+    "tf_legacy_loss", "pruned_heads", "chunk_size_feed_forward", "pretraining_tp", "transformers.js_config",
     "unsloth_version", "unsloth_fixed", "is_llama_config", "is_decoder", "tokenizer_class", "prefix", "finetuned_from",
     "model_name", "base_model", "license", "_from_model_config", "max_sequence_length", "model_max_length",
     "tokenizer_model_max_length", "tokenizer_padding_side",
