@@ -142,8 +142,8 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
       return facts;
     }
     if (!gate_format(known.path)) {
-      facts.kind = "lora";
-      facts.bytes = bytes_of(known.path, "lora");
+      facts.kind = kAdapterKind;
+      facts.bytes = bytes_of(known.path, kAdapterKind);
       facts.hash = gate_files_hash(known.path);
       return facts;
     }

@@ -32,10 +32,12 @@ std::vector<KnownGate> known_gates(const std::filesystem::path& model_folder);
 /// The gates that need no file and go with every model: path is the name.
 std::vector<KnownGate> builtin_gates();
 
+inline constexpr const char* kAdapterKind = "lora";  // of an adapter without a gate
+
 /// A gate that was read for a model.
 struct GateFacts {
   KnownGate gate;
-  std::string kind;         // "wg_kv", "lora" of an adapter without a gate; empty if it cannot be read at all
+  std::string kind;         // "wg_kv", or kAdapterKind; empty if it cannot be read at all
   std::string decision;     // "> 0.1, window 256", "window 64, pooled budget"
   std::string description;  // as its file has it
   std::string hash;         // hex, of a gate's numbers, of an adapter's files; empty if it cannot be read
@@ -45,6 +47,7 @@ struct GateFacts {
       adapter;  // "rank 16": it changes the model's weights, so that it is used when asked for; empty: it does not
   std::vector<float> alpha;  // [n_layers * n_kv_heads] of a head directory
   bool fits() const { return misfit.empty(); }
+  bool is_adapter_alone() const { return kind == kAdapterKind; }
 };
 GateFacts read_gate(const KnownGate& gate, const std::filesystem::path& model_folder);
 

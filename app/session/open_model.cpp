@@ -186,7 +186,7 @@ void OpenModel::take_gate(const GateFacts& facts) {
   if (!is_pipe(path)) files_.remember(path);  // a list of files starts no program
   const bool is_read = reads_gate(next_run_.parameters().policy, facts.kind);
   engine_.reload_with(policy_.gates().with(facts, engine_.gates_to_load()));
-  const bool changes = !is_read && facts.kind != "lora";
+  const bool changes = !is_read && !facts.is_adapter_alone();
   if (changes) policy_.set(policy_for(facts.kind));
   // While the model is loaded with it the status line shows that; this stays true after it.
   messages_.notify("loaded the gate " + facts.gate.name + " (" + scorer_title(facts.kind) + ")" +
@@ -198,7 +198,7 @@ void OpenModel::take_gate(const GateFacts& facts) {
 void OpenModel::choose_gate(const std::string& name) {
   policy_.use_gate(name);
   const GateFacts* gate = policy_.gates().find(name);
-  if (gate->kind == "lora" || reads_gate(next_run_.parameters().policy, gate->kind)) return;
+  if (gate->is_adapter_alone() || reads_gate(next_run_.parameters().policy, gate->kind)) return;
   policy_.set(policy_for(gate->kind));
 }
 

@@ -57,7 +57,7 @@ std::vector<GateRef> PolicyChoice::gates_of(const PolicySpec& policy) const {
     // One that changes the weights counts under every policy; what another machine has is not known here.
     const bool counts = facts == found.end()
                             ? !is_head_directory(path) || policy_of(policy).reads_heads(policy)
-                            : facts->kind == "lora" || !facts->adapter.empty() || reads_gate(policy, facts->kind);
+                            : facts->is_adapter_alone() || !facts->adapter.empty() || reads_gate(policy, facts->kind);
     if (!counts) continue;
     gates.push_back({.given = gate_in_files(path)});
     if (facts != found.end()) gates.back().name = facts->gate.name, gates.back().hash = facts->hash;

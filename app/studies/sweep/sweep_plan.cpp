@@ -54,7 +54,7 @@ void check_gates(const SweepPlan& plan, const std::string& file) {
     const std::string& model = model_of(plan, point.model);
     const GateFacts gate = read_gate({.name = point.gate, .path = gate_path(point.gate_file, model)}, model);
     if (!gate.fits()) throw Error({.file = file, .where = "gate " + point.gate, .found = gate.misfit});
-    if (reads_gate(spec, gate.kind) || gate.kind == "lora") continue;  // an adapter changes the model of any policy
+    if (reads_gate(spec, gate.kind) || gate.is_adapter_alone()) continue;  // which changes the model of any policy
     throw Error({.file = file,
                  .where = "gate " + point.gate,
                  .found = "a gate that " + spec.name + " does not read",
@@ -95,7 +95,8 @@ std::vector<Loaded> loaded_by(const std::vector<SweepPoint>& points) {
   return all;
 }
 
-/// Of every length, chunk (texts) and seed (tasks) one group for all points with the same model and gates; those without points of their own ask the dense policy only.
+/// Of every length, chunk (texts) and seed (tasks) one group for all points with the same model and gates; those without points
+/// ask the dense policy only.
 void add_groups(SweepPlan& plan, const SweepRecipe& recipe, bool elsewhere) {
   const auto add = [&](SweepGroup group) {
     bool is_first = true;

@@ -88,9 +88,10 @@ std::string averages_text(const StudyTable& table, const std::vector<ItemRows>& 
     for (const ItemRows& rows : tasks) sum += value_at(table, column, rows[place]);
     return sum / static_cast<double>(tasks.size());
   };
+  const double dense = mean(0, "accuracy");
   for (std::size_t place = 0; place < tasks[0].size(); ++place) {
-    cells.push_back({name_of(table, tasks[0][place]), table_number(mean(place, "accuracy"), 3),
-                     table_number(mean(place, "accuracy") / mean(0, "accuracy"), 3),
+    const double accuracy = mean(place, "accuracy");
+    cells.push_back({name_of(table, tasks[0][place]), table_number(accuracy, 3), table_number(accuracy / dense, 3),
                      table_number(mean(place, "cache_size"), 3), table_number(mean(place, "density"), 3),
                      table_number(mean(place, "read_share"), 3)});
   }

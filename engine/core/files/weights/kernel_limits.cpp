@@ -1,6 +1,7 @@
 #include "engine/core/files/weights/kernel_limits.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/support/refuse.h"
@@ -14,6 +15,14 @@ bool cuda_takes(int head_dim) { return std::ranges::find(kCudaHeadDims, head_dim
 std::string head_dim_of(const ModelConfig& config) {
   return std::to_string(config.head_dim) + " (of hidden_size " + std::to_string(config.hidden_size) + " and " +
          std::to_string(config.n_heads) + " heads)";
+}
+
+[[noreturn]] void refuse_use(std::size_t layer, std::string found, std::string expected) {
+  throw Error({.code = ExitCode::usage,
+               .file = "model",
+               .where = "layer " + std::to_string(layer),
+               .found = std::move(found),
+               .expected = std::move(expected)});
 }
 
 }  // namespace
@@ -34,23 +43,18 @@ void require_plain_attention(const ModelConfig& config, const std::string& use) 
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const AttentionVariant& attention = config.layers[i].attention;
     if (attention.soft_cap == 0 && !attention.has_sink) continue;
-    throw Error({.code = ExitCode::usage,
-                 .file = "model",
-                 .where = "layer " + std::to_string(i),
-                 .found = attention.has_sink ? "a sink logit of attention" : "a soft cap of attention scores",
-                 .expected = "attention without it, for " + use});
+    refuse_use(i, attention.has_sink ? "a sink logit of attention" : "a soft cap of attention scores",
+               "attention without it, for " + use);
   }
 }
 
 void require_whole_rotation(const ModelConfig& config, const std::string& use) {
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     if (channel_order(config.layers[i], config.head_dim).empty()) continue;
-    throw Error({.code = ExitCode::usage,
-                 .file = "model",
-                 .where = "layer " + std::to_string(i),
-                 .found = "a rotation of " + std::to_string(config.layers[i].rotated) + " of " +
-                          std::to_string(config.head_dim) + " channels",
-                 .expected = "one of all channels, for " + use});
+    refuse_use(i,
+               "a rotation of " + std::to_string(config.layers[i].rotated) + " of " + std::to_string(config.head_dim) +
+                   " channels",
+               "one of all channels, for " + use);
   }
 }
 
