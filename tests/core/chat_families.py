@@ -251,9 +251,52 @@ LLAMA32 = LLAMA31.replace('''    {%- set date_string = "26 Jul 2024" %}
 DEEPSEEK = NO_ASK + r"""{% set ns = namespace(is_first=false, is_tool=false, is_output_first=true, system_prompt='', is_first_sp=true) %}{%- for message in messages %}{%- if message['role'] == 'system' %}{%- if ns.is_first_sp %}{% set ns.system_prompt = ns.system_prompt + message['content'] %}{% set ns.is_first_sp = false %}{%- else %}{% set ns.system_prompt = ns.system_prompt + '\n\n' + message['content'] %}{%- endif %}{%- endif %}{%- endfor %}{{ bos_token }}{{ ns.system_prompt }}{%- for message in messages %}{%- if message['role'] == 'user' %}{%- set ns.is_tool = false -%}{{'<｜User｜>' + message['content']}}{%- endif %}{%- if message['role'] == 'assistant' and 'tool_calls' in message %}{%- set ns.is_tool = false -%}{%- for tool in message['tool_calls'] %}{%- if not ns.is_first %}{{'<｜Assistant｜><｜tool▁calls▁begin｜>' + tool['type'] + '\n' + '```json' + '\n' + tool['function']['arguments'] + '```<｜tool▁call▁end｜>'}}{%- set ns.is_first = true -%}{%- endif %}{%- endfor %}{{'<｜tool▁calls▁end｜><｜end▁of▁sentence｜>'}}{%- endif %}{%- if message['role'] == 'assistant' and 'tool_calls' not in message %}{%- if ns.is_tool %}{{'<｜tool▁outputs▁end｜>' + message['content'] + '<｜end▁of▁sentence｜>'}}{%- set ns.is_tool = false -%}{%- else %}{% set content = message['content'] %}{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif %}{{'<｜Assistant｜>' + content + '<｜end▁of▁sentence｜>'}}{%- endif %}{%- endif %}{%- if message['role'] == 'tool' %}{%- set ns.is_tool = true -%}{%- if ns.is_output_first %}{{'<｜tool▁outputs▁begin｜>' + message['content']}}{%- set ns.is_output_first = false %}{%- endif %}{%- endif %}{%- endfor -%}{% if ns.is_tool %}{{'<｜tool▁outputs▁end｜>'}}{% endif %}{% if add_generation_prompt and not ns.is_tool %}{{'<｜Assistant｜>'}}{% endif %}"""
 DEEPSEEK_ALWAYS = DEEPSEEK[:DEEPSEEK.rindex("{{'<｜Assistant｜>'}}")] + r"{{'<｜Assistant｜><think>\n'}}{% endif %}"
 
+# In the form of Gemma 3's: a system message goes before the first turn, roles must alternate, contents may be in parts.
+GEMMA = r"""{{ bos_token }}
+{%- if messages[0]['role'] == 'system' -%}
+    {%- if messages[0]['content'] is string -%}
+        {%- set before = messages[0]['content'] + '\n\n' -%}
+    {%- else -%}
+        {%- set before = messages[0]['content'][0]['text'] + '\n\n' -%}
+    {%- endif -%}
+    {%- set turns = messages[1:] -%}
+{%- else -%}
+    {%- set before = "" -%}
+    {%- set turns = messages -%}
+{%- endif -%}
+{%- for message in turns -%}
+    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}
+        {{ raise_exception("user and assistant must take turns") }}
+    {%- endif -%}
+    {%- if message['role'] == 'assistant' -%}
+        {%- set who = "model" -%}
+    {%- else -%}
+        {%- set who = message['role'] -%}
+    {%- endif -%}
+    {{ '<start_of_turn>' + who + '\n' + (before if loop.first else "") }}
+    {%- if message['content'] is string -%}
+        {{ message['content'] | trim }}
+    {%- elif message['content'] is iterable -%}
+        {%- for part in message['content'] -%}
+            {%- if part['type'] == 'image' -%}
+                {{ '<start_of_image>' }}
+            {%- elif part['type'] == 'text' -%}
+                {{ part['text'] | trim }}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- else -%}
+        {{ raise_exception("a content of this type") }}
+    {%- endif -%}
+    {{ '<end_of_turn>\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+    {{ '<start_of_turn>model\n' }}
+{%- endif -%}
+"""
+
 FAMILIES = {
     "ChatML": CHATML, "ChatML, bos": "{{bos_token}}" + CHATML, "ChatML, if bos": "{% if bos_token %}{{ bos_token }}{% endif %}" + CHATML,
     "ChatML, default": NO_ASK + CHATML, "ChatML in lines": CHATML_LINES, "ChatML by role": CHATML_ROLES,
     "ChatML, system first": CHATML_SYSTEM_FIRST, "ChatML, generation": CHATML_GENERATION, "Qwen2": QWEN2, "SmolLM2": SMOLLM2, "Qwen2.5": QWEN25,
     "Qwen3": QWEN3, "Qwen3 always": QWEN3_ALWAYS, "Qwen3 instruct": QWEN3_INSTRUCT, "Llama 3": LLAMA3, "Llama 3.1": LLAMA31, "Llama 3.2": LLAMA32,
-    "DeepSeek-R1": DEEPSEEK, "DeepSeek-R1 always": DEEPSEEK_ALWAYS}
+    "DeepSeek-R1": DEEPSEEK, "DeepSeek-R1 always": DEEPSEEK_ALWAYS, "Gemma 3": GEMMA}

@@ -10,7 +10,8 @@ another output, and let the test read that:
 
 `conversations` are lists of [role, content]; each of `templates` has `name` (what it must be recognised as), `text`,
 `bos` and `hashes`: for each conversation and each of `options` (of the thinking switch, null if not set, of
-add_generation_prompt and of the date) FNV-1a 64 of the text, or null where the template has no such option.
+add_generation_prompt and of the date) FNV-1a 64 of the text, "raises" where the template refuses the conversation, or null
+where it has no such option.
 Needs `pip install jinja2`.
 """
 import gzip
@@ -158,9 +159,24 @@ DEEPSEEK_ALWAYS = DEEPSEEK.replace("(system_prompt='')", "(system_prompt='', is_
     r"{% else %}{% set ns.system_prompt = ns.system_prompt + '\n\n' + message.content %}{% endif %}"
 ).replace("{{ '<｜Assistant｜>' }}", r"{{ '<｜Assistant｜><think>\n' }}")
 
+# In the form of Gemma 3's: a system message goes before the first turn, roles must alternate.
+GEMMA = r"""{{ bos_token }}{% set start = '' %}{% set turns = messages %}
+{%- if messages[0].role == 'system' %}
+    {%- set start = messages[0].content + '\n\n' %}
+    {%- set turns = messages[1:] %}
+{%- endif %}
+{%- for turn in turns %}
+    {%- if (turn.role == 'user') != (loop.index0 % 2 == 0) %}
+        {{- raise_exception('user and assistant must take turns') }}
+    {%- endif %}
+    {{- '<start_of_turn>' ~ ('model' if turn.role == 'assistant' else turn.role) ~ '\n' ~ (start if loop.first else '') ~ turn.content | trim ~ '<end_of_turn>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"""
+
 TEMPLATES = {"Qwen2": QWEN2, "SmolLM2": SMOLLM2, "Qwen2.5": QWEN25, "ChatML": CHATML, "Qwen3": QWEN3, "Qwen3 (always thinking)": QWEN3_ALWAYS,
              "Llama 3": LLAMA3, "Llama 3.1": LLAMA31, "Llama 3.2": LLAMA32,
-             "DeepSeek-R1": DEEPSEEK, "DeepSeek-R1 (always thinking)": DEEPSEEK_ALWAYS}
+             "DeepSeek-R1": DEEPSEEK, "DeepSeek-R1 (always thinking)": DEEPSEEK_ALWAYS,
+             "Gemma 3": GEMMA}
 
 ROLES = ["u", "su", "uau", "sua", "suauau", "s", "ua", "a", "usu", "uu", "uaa", "ss", "uauaa", "saua", "sau"]
 CONTENTS = [
@@ -170,6 +186,14 @@ CONTENTS = [
     "<think>one<think>two\n\n</think>x", "<think>never ended", "\n\nled by line ends", "</think>", "<tool_response>\n5\n</tool_response>",
     "<tool_response>not ended", "{{ bos_token }}{% if x %}", "It's 12,345 \u20ac'\"\\n"]
 OPTIONS = [(None, True, ""), (None, False, ""), (False, True, ""), (True, True, ""), (None, True, "21 Nov 2026")]
+
+
+class Raised(Exception):
+    pass
+
+
+def raise_exception(message):
+    raise Raised(message)
 
 
 def fnv(text):
@@ -192,11 +216,12 @@ def main():
     output = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "golden" / "chat.json.gz"
     given = {name: pathlib.Path(path).read_text() for name, path in (a.split("=", 1) for a in sys.argv[2:])}
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)  # as transformers sets it
+    environment.globals["raise_exception"] = raise_exception
     talks = conversations()
     templates = []
     for name, text in (given or TEMPLATES).items():
         template = environment.from_string(text)
-        bos = "" if "bos_token" not in text else "<｜begin▁of▁sentence｜>" if "<｜User｜>" in text else "<|begin_of_text|>"
+        bos = "" if "bos_token" not in text else "<｜begin▁of▁sentence｜>" if "<｜User｜>" in text else "<bos>" if "turn>" in text else "<|begin_of_text|>"
         hashes = []
         for talk in talks:
             for thinking, ask, date in OPTIONS:
@@ -205,7 +230,10 @@ def main():
                     continue
                 more = ({"date_string": date} if date else {}) | ({} if thinking is None else {"enable_thinking": thinking})
                 messages = [{"role": r, "content": c} for r, c in talk]
-                hashes.append(fnv(template.render(messages=messages, add_generation_prompt=ask, bos_token=bos, **more)))
+                try:
+                    hashes.append(fnv(template.render(messages=messages, add_generation_prompt=ask, bos_token=bos, **more)))
+                except Raised:
+                    hashes.append("raises")
         templates.append({"name": name, "text": text, "bos": bos, "hashes": hashes})
     data = {"conversations": talks, "options": OPTIONS, "templates": templates}
     output.write_bytes(gzip.compress((json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n").encode(), mtime=0))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes golden/tokenizer_{qwen2,llama3,gpt2,smollm2,runs,tekken,o200k,llama2,mistral}.json.gz: tokenizers of these forms, trained here,
+"""Writes golden/tokenizer_{qwen2,llama3,gpt2,smollm2,runs,tekken,o200k,llama2,mistral,gemma}.json.gz: tokenizers of these forms, trained here,
 and what the `tokenizers` package makes of difficult texts. Needs `pip install tokenizers`; takes two minutes.
 
     python3 tests/core/make_tokenizer_golden.py [FAMILY...]
-    python3 tests/core/make_tokenizer_golden.py --real FOLDER     # golden/tokenizer_smollm2_real.json.gz, of its tokenizer.json
+    python3 tests/core/make_tokenizer_golden.py --real NAME FOLDER    # golden/tokenizer_NAME_real.json.gz, of its tokenizer.json
 
 Each file holds `tokenizer` (a tokenizer.json), `cases` (text, ids with special tokens parsed, ids with them left as text,
 ids with the post-processor's, the latter two where they differ, and in the files of characters what they decode to), `random` (seeded random texts, each
@@ -15,7 +15,8 @@ changes of the tokenizer (RFC 7386), each with a hash of the ids of all cases an
 
 The tokenizers of Qwen2 and Llama 3 have 2,500 tokens, learnt from Python's standard library and from made-up words of
 many scripts; the others have 600 to 900, and that of GPT-2 added tokens with every flag. SmolLM2's lacks the same 21
-bytes as the model's own; the real one is too large to keep, so only hashes of its ids are.
+bytes as the model's own. The real ones of SmolLM2 (NAME smollm2) and Gemma 3 (gemma3) are too large to keep, so only hashes of
+their ids are, and for Gemma 3 of the blocks of code points and of the megabyte too.
 """
 import gzip
 import json
@@ -99,6 +100,16 @@ MORE = [
     "<unk>", "a<unk>b", "<0x41>", "<0x0A><0x0a>", "a<0xE4><0xBD>", "<0xZZ>", "\r\na\r\n", "\u05d0\u05d1 \u05d2", "\u0627\u0644 \u0639", "e\u0301 \u0301", "\U0001f600 \U0001f600\U0001f600",
     "\x00\x00", " " * 300, "\u2581" * 100, "x " * 150, "1" * 300, "\x04" * 70, "\U00040000" * 40, "a" * 100 + " " + "b" * 100, "\u4f60" * 90, " \n \n", "\t a", "a\u00a0b\u3000c", "the cache keeps", "The model will read again",
     "<|im_start|>user\n12<|im_end|>", "x<file>y", " <file>  y", "<file><file> <pad>", "a<pad> b", " <pad>", "naïve  <pad>\u2581", "<sw>a <sw> a", "z\u2581z", "\u2581<file>", "<file>\u2581",
+]
+
+# For Gemma's: a merge across a blank, tokens of blanks, line ends and tags, and the marks of turns.
+MARKUP = [
+    "<b> </b>", "> </", "x> </b> </b>", "<i> </i>", "a > </ b", ">  </", "> > </", ">\u2581</", ">\u2581\u2581</", "<b>x</b> </b>", "/ </", "b </b", "b </", "/ x", "\u00bf </",
+    "<table> <tr> <td> x </td> </tr> </table>", "<table>\n  <tr>\n    <td>x</td>\n  </tr>\n</table>\n", "<p> </p>\n\n<p> </p>", "</b", "<b", "<b<b>", "</tr></tr>",
+    "a\n\nb", "a\n \nb", "\n" * 9, "\n" * 30 + "x", "\n" * 32, " \n  \n   \n", "\t\t\tx", "\t" * 40, "x\t y\t\tz", "  x", "   x", " " * 31, " " * 32, " " * 33, "a" + " " * 9 + "b",
+    "<start_of_turn>user\nhello<end_of_turn>\n<start_of_turn>model\n", "<bos><start_of_turn>user\n\nhello  <end_of_turn>", "<start_of_turn> user", "<unused0><unused1>", "[multimodal] x",
+    "<mask><mask>", "<bos>", "a<eos>", "<start_of_turn", "start_of_turn>", "\u2581\u2581\u2581x", "x\u2581\u2581", " \u2581", "\u2581 ", "\u2581\u2581 \u2581", "1234 5678", "3.14", "0" * 40,
+    "for i in range(10):\n    print(i)\n\n\n", "The cauldron's cauldron  cauldron", "\u4f60\u597d \u4e16\u754c", "e\u0301\u0301 \u00e9", "\r\n\r\n", "> </" * 200, "a> </b" * 50,
 ]
 
 START = 0xCBF29CE484222325
@@ -306,8 +317,39 @@ def mistral():
     return with_added(data)
 
 
+# Gemma's: the tokens that templates write, and those that it takes before all merges.
+CONTROLS = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "<unused0>", "<unused1>", "<start_of_turn>", "<end_of_turn>"]
+USER_DEFINED = ["[multimodal]", *("\n" * n for n in range(1, 8)), *(" " * n for n in range(2, 9)), "\t", "\t\t", "<b>", "</b>", "<table>", "</tr>"]
+
+
+def gemma():
+    """In the form that samples/models/gemma3_270m.py gives the real one: by scores, of tokens learnt here."""
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "samples" / "models"))
+    import gemma3_270m
+    vocab = of_characters()["model"]["vocab"]
+    learnt = [t for t in sorted(vocab, key=vocab.get)[259:-4] if t.strip("\u2581\n")]
+    words = [t for t in learnt if len(t) > 1] + ["</", "\u2581<", "\u2581</", ">\u2581</", "\u2581cauldron"]  # ">" joins the next word
+    chars = ["\u2581", *(t for t in learnt if len(t) == 1), *(c for c in "<>/b" if c not in learnt)]
+    parts = [(CONTROLS, 3), (USER_DEFINED, 4), ([f"<0x{b:02X}>" for b in range(256)], 6), (words + chars, 1)]
+    tokens, types = [t for some, _ in parts for t in some], [kind for some, kind in parts for _ in some]
+    scores = [-1000.0 if kind in (3, 4) else 0.0 if kind == 6 else -float(i) for i, kind in enumerate(types)]
+    facts = {"tokenizer.ggml.bos_token_id": 2, "tokenizer.ggml.unknown_token_id": 3}
+    data = gemma3_270m.tokenizer_json(tokens, scores, types, facts.get)
+    return json.loads(Tokenizer.from_str(json.dumps(data)).to_str())
+
+
 def variants(family, data):
     """Changes whose ids differ, as merge patches."""
+    if family == "gemma":
+        ids = data["model"]["vocab"]
+        yield {"pre_tokenizer": None}
+        yield {"pre_tokenizer": {"behavior": "Isolated"}}
+        yield {"model": {"merges": [m for m in data["model"]["merges"] if m != [">", "\u2581</"]]}}
+        yield {"model": {"merges": [*data["model"]["merges"], ["b", "\u2581</"], ["/", "\u2581"]],
+                         "vocab": {"<0x01>": None, "<0x02>": None, "b\u2581</": ids["<0x01>"], "/\u2581": ids["<0x02>"]}}}
+        yield {"model": {"ignore_merges": True}}
+        yield {"model": {"byte_fallback": False}}
+        yield {"model": {"byte_fallback": False, "fuse_unk": False}}
     if family in ("llama2", "mistral"):
         # One merge across a blank, and the text cannot be cut there.
         yield {"model": {"merges": [["e", "\u2581"], *data["model"]["merges"]]}}
@@ -370,16 +412,36 @@ def write(name, data):
     print(path.name, path.stat().st_size, "bytes,", len(data["cases"]), "cases")
 
 
-def real(folder):
+def real(name, folder):
     tokenizer = Tokenizer.from_file(str(pathlib.Path(folder) / "tokenizer.json"))
-    texts = TORTURE + MORE
-    write("smollm2_real", {"cases": [[t, f"{fnv(tokenizer.encode(t, add_special_tokens=False).ids):016x}"] for t in texts]})
+    of_gemma = name == "gemma3"
+    texts = TORTURE + CASED * of_gemma + MORE + MARKUP * of_gemma
+    out = {"cases": [[t, f"{fnv(tokenizer.encode(t, add_special_tokens=False).ids):016x}"] for t in texts]}
+    if of_gemma:
+        blocks = megabyte()
+        out |= {"blocks": code_points(tokenizer), "megabyte": {
+            "blocks": [f"{fnv(tokenizer.encode(t, add_special_tokens=False).ids):016x}" for t in blocks],
+            "at_once": f"{fnv(tokenizer.encode(''.join(blocks), add_special_tokens=False).ids):016x}"}}
+    write(f"{name}_real", out)
+
+
+def code_points(tokenizer):
+    """For every 4096 code points a hash of the ids of each one alone, between letters and after an apostrophe."""
+    blocks = []
+    for start in range(0, 0x110000, 4096):
+        points = [chr(c) for c in range(start, start + 4096) if not 0xD800 <= c < 0xE000]
+        h = START
+        batch = [text for c in points for text in (c, f"a{c}b", f"'{c}")]
+        for encoding in tokenizer.encode_batch(batch, add_special_tokens=False):
+            h = fnv(encoding.ids, h)
+        blocks.append(f"{h:016x}")
+    return blocks
 
 
 def main():
     if sys.argv[1:2] == ["--real"]:
-        return real(sys.argv[2])
-    makers = (qwen2, llama3, gpt2, smollm2, runs, tekken, o200k, llama2, mistral)
+        return real(*sys.argv[2:])
+    makers = (qwen2, llama3, gpt2, smollm2, runs, tekken, o200k, llama2, mistral, gemma)
     for make in [make for make in makers if make.__name__ in sys.argv[1:] or len(sys.argv) == 1]:
         data = make()
         tokenizer = Tokenizer.from_str(json.dumps(data))
@@ -396,17 +458,10 @@ def main():
             return of_text | ({"decoded": tokenizer.decode(of_text["ids"], skip_special_tokens=False)} if later else {})
 
         cased = make in (tekken, o200k)
-        cases = [case(t) for t in TORTURE + CASED * cased + MORE * later]
+        cases = [case(t) for t in TORTURE + CASED * cased + MORE * later + MARKUP * (make is gemma)]
         texts = random_texts([t["content"] for t in data["added_tokens"]])
         tokenizer.encode_special_tokens = False
-        blocks = []
-        for start in range(0, 0x110000, 4096):
-            points = [chr(c) for c in range(start, start + 4096) if not 0xD800 <= c < 0xE000]
-            h = START
-            batch = [text for c in points for text in (c, f"a{c}b", f"'{c}")]
-            for encoding in tokenizer.encode_batch(batch, add_special_tokens=False):
-                h = fnv(encoding.ids, h)
-            blocks.append(f"{h:016x}")
+        blocks = code_points(tokenizer)
         million = megabyte()
         whole = [[f"{fnv(encode(t)):016x}", f"{fnv_bytes(decoded(data, tokenizer, t).encode()):016x}"] for t in million]
         out = {"tokenizer": data, "cases": cases, "random": [[t, f"{fnv(encode(t)):016x}"] for t in texts], "blocks": blocks,

@@ -74,7 +74,7 @@ TEST_CASE("Encoding keeps its speed", "[tokenizer][.bench]") {
     const char* file = std::getenv("KVSCOPE_BENCH_TEXT");
     return measure("given", tokenizer, file ? kvscope::read_file(file, 1u << 30) : zipf_text(tokenizer));
   }
-  for (const char* family : {"qwen2", "llama3", "gpt2", "smollm2", "llama2", "mistral"}) {
+  for (const char* family : {"qwen2", "llama3", "gpt2", "smollm2", "llama2", "mistral", "gemma"}) {
     const std::string path = "tests/core/golden/tokenizer_" + std::string(family) + ".json";
     const kvscope::test::TempFolder folder;
     folder.write("tokenizer.json", kvscope::test::read_golden(path)["tokenizer"].dump());

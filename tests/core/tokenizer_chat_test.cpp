@@ -28,12 +28,15 @@ json chat_golden() {
   return kvscope::test::read_golden(other ? std::filesystem::absolute(other) : "tests/core/golden/chat.json");
 }
 
+const json& template_of(const json& golden, const std::string& name) {
+  const auto found = std::find_if(golden["templates"].begin(), golden["templates"].end(),
+                                  [&](const json& t) { return t["name"] == name; });
+  REQUIRE(found != golden["templates"].end());
+  return *found;
+}
+
 std::string text_of(const json& golden, const std::string& name) {
-  for (const json& t : golden["templates"]) {
-    if (t["name"] == name) return t["text"].get<std::string>();
-  }
-  FAIL("no template " << name);
-  return {};
+  return template_of(golden, name)["text"].get<std::string>();
 }
 
 kvscope::ChatTokens with_bos(const std::optional<std::string>& bos) {
@@ -41,7 +44,7 @@ kvscope::ChatTokens with_bos(const std::optional<std::string>& bos) {
 }
 
 ChatTemplate known(const std::string& name) {
-  const std::string bos = name.starts_with("Llama") ? "<|begin_of_text|>" : "";
+  const std::string bos = name.starts_with("Llama") ? "<|begin_of_text|>" : name == "Gemma 3" ? "<bos>" : "";
   return ChatTemplate::from_text(text_of(chat_golden(), name), with_bos(bos), "tokenizer_config.json", "chat_template");
 }
 
@@ -99,10 +102,15 @@ TEST_CASE("A conversation is written as jinja2 writes it") {
         const json& hash = t["hashes"][i++];
         if (hash.is_null()) continue;
         CAPTURE(talk.dump(), option.dump());
+        ++compared;
+        if (hash == "raises") {
+          CHECK_THAT(error_of([&] { chat.render(messages, options_of(option)); }),
+                     Catch::StartsWith("f: w: the template rejects this conversation: \"user and assistant"));
+          continue;
+        }
         const std::string text = chat.render(messages, options_of(option));
         CAPTURE(text);
         CHECK(hex_fnv(text) == hash.get<std::string>());
-        ++compared;
       }
     }
     CHECK(compared >= 2 * golden["conversations"].size());
@@ -120,15 +128,18 @@ TEST_CASE("The ids of a conversation are those of its text, with the template's 
                                         {"Qwen3 (always thinking)", "qwen2"},
                                         {"Llama 3", "llama3"},
                                         {"Llama 3.1", "llama3"},
-                                        {"Llama 3.2", "llama3"}}));
+                                        {"Llama 3.2", "llama3"},
+                                        {"Gemma 3", "gemma"}}));
   CAPTURE(c.name);
   const json golden = chat_golden();
   const ChatTemplate chat = known(c.name);
   const Tokenizer tokenizer = golden_tokenizer(c.family);
   int compared = 0;
-  for (const json& talk : golden["conversations"]) {
+  for (std::size_t i = 0; i < golden["conversations"].size(); ++i) {
+    const json& talk = golden["conversations"][i];
     const Messages messages = messages_of(talk);
     CAPTURE(talk.dump());
+    if (template_of(golden, c.name)["hashes"][i * golden["options"].size()] == "raises") continue;
     const std::string text = chat.render(messages);
     const Ids ids = chat.encode(tokenizer, messages);
     const bool typed_markup = std::any_of(messages.begin(), messages.end(),

@@ -1,5 +1,7 @@
 // The same ids as the `tokenizers` package, for the tokenizers that make_tokenizer_golden.py trained.
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -84,7 +86,26 @@ std::string shown(const std::string& bytes) {
 
 std::string family() {
   return GENERATE(as<std::string>{}, "qwen2", "llama3", "gpt2", "smollm2", "runs", "tekken", "o200k", "llama2",
-                  "mistral");
+                  "mistral", "gemma");
+}
+
+/// Where the converted model is: the variable `given`, or the cache.
+std::string real_folder(const char* given, const std::string& name) {
+  const char *folder = std::getenv(given), *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  const std::string kept = cache ? std::string(cache) : std::string(home ? home : "") + "/.cache";
+  return folder ? std::string(folder) : kept + "/kvscope/models/" + name;
+}
+
+/// Of every code point of a block alone, between letters and after an apostrophe.
+std::uint64_t hash_of_block(const Tokenizer& tokenizer, std::size_t block) {
+  std::uint64_t h = kFnvStart;
+  for (char32_t c = block * 4096; c < (block + 1) * 4096; ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;
+    std::string alone;
+    kvscope::append_utf8(alone, c);
+    for (const std::string& text : {alone, "a" + alone + "b", "'" + alone}) h = fnv(tokenizer.encode(text), h);
+  }
+  return h;
 }
 
 }  // namespace
@@ -127,11 +148,7 @@ TEST_CASE("Changes of a tokenizer change the ids as they do in the package") {
 }
 
 TEST_CASE("SmolLM2's own tokenizer gives the package's ids", "[.smollm2]") {
-  // Where the converted model is: KVSCOPE_SMOLLM2, or the cache.
-  const char *given = std::getenv("KVSCOPE_SMOLLM2"), *cache = std::getenv("XDG_CACHE_HOME"),
-             *home = std::getenv("HOME");
-  const std::string kept = cache ? std::string(cache) : std::string(home ? home : "") + "/.cache";
-  const std::string folder = given ? std::string(given) : kept + "/kvscope/models/smollm2-135m";
+  const std::string folder = real_folder("KVSCOPE_SMOLLM2", "smollm2-135m");
   if (!std::filesystem::exists(folder + "/tokenizer.json")) {
     WARN("no tokenizer.json in " << folder << ": nothing tested");
     return;
@@ -143,6 +160,38 @@ TEST_CASE("SmolLM2's own tokenizer gives the package's ids", "[.smollm2]") {
     CAPTURE(c[0].dump());
     CHECK(hex(fnv(tokenizer.encode(c[0].get<std::string>()))) == c[1].get<std::string>());
   }
+}
+
+TEST_CASE("Gemma 3's own tokenizer gives the package's ids, for every code point and a megabyte", "[.gemma3]") {
+  const std::string folder = real_folder("KVSCOPE_GEMMA3", "gemma3-270m");
+  if (!std::filesystem::exists(folder + "/tokenizer.json")) {
+    WARN("no tokenizer.json in " << folder << ": nothing tested");
+    return;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const Tokenizer tokenizer = Tokenizer::load(folder);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::printf("%d tokens read in %.2f s\n", tokenizer.vocab_size(), seconds);
+  CHECK(tokenizer.warnings().empty());
+  const nlohmann::json golden = kvscope::test::read_golden("tests/core/golden/tokenizer_gemma3_real.json");
+  REQUIRE(golden["cases"].size() > 400);
+  for (const auto& c : golden["cases"]) {
+    CAPTURE(c[0].dump());
+    CHECK(hex(fnv(tokenizer.encode(c[0].get<std::string>()))) == c[1].get<std::string>());
+  }
+  REQUIRE(golden["blocks"].size() == 0x110000 / 4096);
+  for (std::size_t block = 0; block < golden["blocks"].size(); ++block) {
+    CAPTURE(block);
+    CHECK(hex(hash_of_block(tokenizer, block)) == golden["blocks"][block].get<std::string>());
+  }
+  const std::vector<std::string> blocks = megabyte();
+  std::string whole;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    CAPTURE(i);
+    whole += blocks[i];
+    CHECK(hex(fnv(tokenizer.encode(blocks[i]))) == golden["megabyte"]["blocks"][i].get<std::string>());
+  }
+  CHECK(hex(fnv(tokenizer.encode(whole))) == golden["megabyte"]["at_once"].get<std::string>());
 }
 
 TEST_CASE("Random Unicode gets the ids that the tokenizers package gives it") {
@@ -179,20 +228,13 @@ TEST_CASE("Every code point, alone, between letters and after an apostrophe, get
   const auto& blocks = golden.file["blocks"];
   REQUIRE(blocks.size() == 0x110000 / 4096);
   for (std::size_t block = 0; block < blocks.size(); ++block) {
-    std::uint64_t h = kFnvStart;
-    for (char32_t c = block * 4096; c < (block + 1) * 4096; ++c) {
-      if (c >= 0xD800 && c < 0xE000) continue;
-      std::string alone;
-      kvscope::append_utf8(alone, c);
-      for (const std::string& text : {alone, "a" + alone + "b", "'" + alone}) h = fnv(golden.tokenizer.encode(text), h);
-    }
     CAPTURE(block);
-    CHECK(hex(h) == blocks[block].get<std::string>());
+    CHECK(hex(hash_of_block(golden.tokenizer, block)) == blocks[block].get<std::string>());
   }
 }
 
 TEST_CASE("Pieces streamed one by one print what decoding them prints, but for the first one's blank") {
-  const std::string name = GENERATE(as<std::string>{}, "llama2", "mistral");
+  const std::string name = GENERATE(as<std::string>{}, "llama2", "mistral", "gemma");
   const Golden golden = load(name);
   const Tokenizer& t = golden.tokenizer;
   for (const auto& c : golden.file["cases"]) {
@@ -297,14 +339,14 @@ TEST_CASE("Tokens streamed one by one print whole characters only, and all of th
 
 TEST_CASE("A million equal characters are encoded in linear time and come back") {
   // A regular expression engine overflows its stack here, a quadratic merge takes hours.
-  const std::string name = GENERATE(as<std::string>{}, "llama3", "smollm2", "llama2", "mistral");
+  const std::string name = GENERATE(as<std::string>{}, "llama3", "smollm2", "llama2", "mistral", "gemma");
   const Golden golden = load(name);
   for (const std::string unit : {"a", "A", " ", "\n", "9", "'", "\u4e00", "\u0301", "<|im_", "\u2581"}) {
     CAPTURE(name, unit);
     std::string text;
     while (text.size() < 1'000'000) text += unit;
     const std::string back = golden.tokenizer.decode(golden.tokenizer.encode(text));
-    const bool blanks = name == "llama2" || name == "mistral";
+    const bool blanks = name == "llama2" || name == "mistral" || name == "gemma";
     // Metaspace puts no blank before one, and the decoder takes one: as the package has it.
     const std::size_t lost = name == "mistral" && (unit == " " || unit == "\u2581") ? 1 : 0;
     const std::string wanted = blanks && unit == "\u2581" ? std::string(text.size() / 3, ' ') : text;

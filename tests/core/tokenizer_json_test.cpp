@@ -264,6 +264,18 @@ TEST_CASE("A decoder of characters that prints otherwise is refused") {
   CHECK_THAT(refused({replace, bytes, fuse, strip}), Catch::StartsWith("model.vocab: no token for byte 0"));
 }
 
+TEST_CASE("A Split at blanks is read where the normalizer leaves none, and refused elsewhere") {
+  json file = good(), split{{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}};
+  const auto refused = [&] { return load_error((file["pre_tokenizer"] = split, file.dump())); };
+  CHECK_THAT(refused(), Catch::StartsWith("pre_tokenizer.type: \"Split\" is not supported"));
+  file["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+  CHECK_THAT(refused(), Catch::StartsWith("decoder.type: \"ByteLevel\" is not supported; expected \"Sequence\""));
+  split["invert"] = true;
+  CHECK_THAT(refused(), Catch::StartsWith("pre_tokenizer.invert: true is not supported"));
+  split["invert"] = false, split["pattern"]["String"] = "\u2581";
+  CHECK_THAT(refused(), Catch::StartsWith("pre_tokenizer.type: \"Split\" is not supported"));
+}
+
 TEST_CASE("A template that names no token, or an id past the vocabulary, is refused") {
   const auto refused = [](const json& single, const json& tokens) {
     return with("/post_processor", {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", tokens}});

@@ -1,13 +1,13 @@
 #include "engine/core/support/json_stream.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <iterator>
-#include <memory_resource>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
-#include <unordered_set>
+#include <vector>
 
 #include "engine/core/support/refuse.h"
 
@@ -37,20 +37,46 @@ class TrackedIterator {
   const char** furthest_;
 };
 
-/// The keys of an object, in one arena: a file of two million tokens takes 3.4 s, with an allocation for each key 4.4 s.
+/// The keys of an object, end to end in one text, with open addressing over them: half of the time that Gemma 3's file of
+/// 262,144 tokens took was std::unordered_set's.
 class Names {
  public:
-  bool insert(std::string_view name) { return names_->emplace(name).second; }
+  bool insert(std::string_view name) {
+    if ((count_ + 1) * 2 > slots_.size()) grow();
+    const std::uint64_t h = std::hash<std::string_view>{}(name);
+    std::size_t at = h & (slots_.size() - 1);
+    for (; slots_[at].length != kFree; at = (at + 1) & (slots_.size() - 1)) {
+      const Slot& slot = slots_[at];
+      if (slot.hash == h && std::string_view(text_).substr(slot.begin, slot.length) == name) return false;
+    }
+    slots_[at] = {h, text_.size(), name.size()};
+    text_ += name;
+    ++count_;
+    return true;
+  }
   void forget() {
-    if (names_->empty()) return;
-    names_.reset();
-    arena_.release();
-    names_.emplace(&arena_);
+    if (count_ > 0) slots_.clear(), text_.clear(), count_ = 0;
   }
 
  private:
-  std::pmr::monotonic_buffer_resource arena_;
-  std::optional<std::pmr::unordered_set<std::pmr::string>> names_{&arena_};
+  static constexpr std::size_t kFree = ~std::size_t{0};
+  struct Slot {
+    std::uint64_t hash = 0;
+    std::size_t begin = 0, length = kFree;
+  };
+  void grow() {
+    std::vector<Slot> old(std::max<std::size_t>(slots_.size() * 2, 16));
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.length == kFree) continue;
+      std::size_t at = slot.hash & (slots_.size() - 1);
+      while (slots_[at].length != kFree) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = slot;
+    }
+  }
+  std::string text_;
+  std::vector<Slot> slots_;
+  std::size_t count_ = 0;
 };
 
 class Guard {

@@ -20,10 +20,8 @@ void AddedVocabulary::add(const std::vector<AddedToken>& tokens) {
   for (AddedToken token : tokens) {
     if (token.content.empty()) continue;
     const auto known = ids_.find(token.content);
-    const auto in_vocabulary = vocabulary_.find(token.content);
-    token.id = known != ids_.end()                  ? known->second
-               : in_vocabulary != vocabulary_.end() ? in_vocabulary->second
-                                                    : next_id();
+    const std::int32_t in_vocabulary = vocabulary_.find(token.content);
+    token.id = known != ids_.end() ? known->second : in_vocabulary >= 0 ? in_vocabulary : next_id();
     if (!existing.insert(token).second) continue;
     ids_.insert_or_assign(token.content, token.id);
     highest_ = std::max(highest_, token.id);

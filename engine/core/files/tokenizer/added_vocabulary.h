@@ -5,11 +5,10 @@
 #include <map>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/core/files/tokenizer/added_tokens.h"
-#include "engine/core/files/tokenizer/bpe_model.h"
+#include "engine/core/files/tokenizer/token_ids.h"
 
 namespace kvscope {
 

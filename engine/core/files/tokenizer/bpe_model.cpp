@@ -10,11 +10,6 @@
 namespace kvscope {
 namespace {
 
-std::int32_t id_or_none(const TokenIds& ids, std::string_view token) {
-  const auto it = ids.find(token);
-  return it == ids.end() ? -1 : it->second;
-}
-
 /// What stands for a symbol without a token, which the package would drop without a word if there were nothing.
 void read_unknown(BpeModel& model, const TokenizerJson& spec, const TokenIds& ids, const std::string& file) {
   const auto missing = std::find(std::begin(model.byte_ids), std::end(model.byte_ids), -1);
@@ -24,7 +19,7 @@ void read_unknown(BpeModel& model, const TokenizerJson& spec, const TokenIds& id
     refuse(file, "model.vocab", "no token for byte " + std::to_string(missing - std::begin(model.byte_ids)),
            "all 256 bytes, or model.unk_token for the missing ones");
   }
-  model.unknown = id_or_none(ids, *spec.unk_token);
+  model.unknown = ids.find(*spec.unk_token);
   if (model.unknown < 0) {
     refuse(file, "model.unk_token", in_quotes(*spec.unk_token) + " is not in the vocabulary", "a token");
   }
@@ -41,7 +36,7 @@ void add_symbols(BpeModel& model, const TokenizerJson& spec, const TokenIds& ids
     } else {
       append_utf8(token, byte_char(static_cast<unsigned char>(byte)));
     }
-    model.byte_ids[byte] = model.of_characters && !spec.byte_fallback ? -1 : id_or_none(ids, token);
+    model.byte_ids[byte] = model.of_characters && !spec.byte_fallback ? -1 : ids.find(token);
   }
   for (const auto& [token, id] : spec.vocab) {
     if (!model.of_characters || token.empty()) continue;
@@ -54,35 +49,27 @@ void add_symbols(BpeModel& model, const TokenizerJson& spec, const TokenIds& ids
 
 void add_merges(BpeModel& model, const TokenizerJson& spec, const TokenIds& ids, const std::string& file) {
   model.merges = MergeTable(spec.merges.size());
-  model.words_begin_with_marks = model.of_characters && ids.contains(kBlankMark);
+  if (model.of_characters && ids.contains(kBlankMark)) model.before_marks.emplace();
+  std::string merged, next;  // the ways to make a token often follow each other
+  std::int32_t merged_id = -1;
   for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
     const auto id_of = [&](const std::string& token) {
-      const std::int32_t id = id_or_none(ids, token);
+      const std::int32_t id = ids.find(token);
       if (id >= 0) return id;
       refuse(file, "model.merges[" + std::to_string(rank) + "]", in_quotes(token) + " is not in the vocabulary",
              "a token");
     };
     const auto& [left, right] = spec.merges[rank];
-    const std::int32_t left_id = id_of(left), right_id = id_of(right), merged_id = id_of(left + right);
+    const std::int32_t left_id = id_of(left), right_id = id_of(right);
+    next.assign(left).append(right);
+    if (next != merged) merged_id = id_of(next), merged.swap(next);
     model.merges.set(left_id, right_id, {static_cast<std::int32_t>(rank), merged_id});
-    if (right.starts_with(kBlankMark) && !left.ends_with(kBlankMark)) model.words_begin_with_marks = false;
+    if (!model.before_marks || !right.starts_with(kBlankMark) || left.ends_with(kBlankMark)) continue;
+    model.before_marks->set(static_cast<unsigned char>(left.back()));
   }
 }
 
 }  // namespace
-
-TokenIds token_ids(const TokenizerJson& spec, const std::string& file) {
-  TokenIds ids;
-  ids.reserve(spec.vocab.size());
-  std::vector<bool> taken;
-  for (const auto& [token, id] : spec.vocab) {
-    if (taken.size() <= static_cast<std::size_t>(id)) taken.resize(static_cast<std::size_t>(id) + 1);
-    if (taken[id]) refuse(file, "model.vocab." + token, "id " + std::to_string(id) + " twice", "every id once");
-    taken[id] = true;
-    ids.emplace(token, id);
-  }
-  return ids;
-}
 
 BpeModel make_bpe_model(const TokenizerJson& spec, const TokenIds& ids, const std::string& file) {
   BpeModel model;

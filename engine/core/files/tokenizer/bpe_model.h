@@ -1,19 +1,18 @@
 #pragma once
 // A vocabulary and its merges as the encoder needs them.
 
+#include <bitset>
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/core/files/tokenizer/bpe.h"
+#include "engine/core/files/tokenizer/token_ids.h"
 #include "engine/core/files/tokenizer/tokenizer_json.h"
 
 namespace kvscope {
-
-/// Tokens as the file writes them.
-using TokenIds = std::unordered_map<std::string_view, std::int32_t>;
 
 /// What BPE needs of a vocabulary. A word begins as the tokens of its symbols: its bytes, or its characters and, where
 /// one has no token, its bytes; -1 where there is none.
@@ -25,13 +24,13 @@ struct BpeModel {
   bool fuse_unknown = false;           // one for several in a row
   bool every_byte = false;             // byte_ids has no -1
   MergeTable merges;
-  bool words_begin_with_marks = false;                  // of characters: no merge puts U+2581 after another character
+  /// Of characters: a word may begin at any U+2581 but after one that ends with one of these bytes, which a merge puts
+  /// before it (Gemma 3: ">" with "\u2581</"). Nothing if words do not begin with marks at all.
+  std::optional<std::bitset<256>> before_marks;
   bool ignore_merges = false;                           // a word that is a token is that token, whatever the merges say
   std::unordered_map<std::string, std::int32_t> words;  // only with ignore_merges: what the token encodes -> id
 };
 
-/// Ids by token; `spec` must outlive them. Throws Error (bad input) naming `file` for an id twice.
-TokenIds token_ids(const TokenizerJson& spec, const std::string& file);
 /// Throws Error (bad input) naming `file` for merges of no tokens, and if the package would drop a symbol without a word.
 BpeModel make_bpe_model(const TokenizerJson& spec, const TokenIds& ids, const std::string& file);
 

@@ -7,7 +7,7 @@
 namespace kvscope {
 
 /// Two forms. Of bytes (ByteLevel; GPT-2, Qwen, Llama 3, SmolLM2): tokens are written in the alphabet of
-/// byte_alphabet.h, and a pattern cuts words. Of characters (SentencePiece's; Llama 2, TinyLlama, Mistral): tokens are
+/// byte_alphabet.h, and a pattern cuts words. Of characters (SentencePiece's; Llama 2, TinyLlama, Mistral, Gemma): tokens are
 /// text with U+2581 for a blank, and a character without a token is its bytes <0x00> ... <0xFF>.
 struct TextSteps {
   bool nfc = false;

@@ -13,7 +13,7 @@ class Reader : JsonStepReader {
 
   TextSteps read() {
     if (has("normalizer")) read_normalizer(root_["normalizer"], "normalizer");
-    if (has("pre_tokenizer")) {
+    if (has("pre_tokenizer") && !finds_nothing(root_["pre_tokenizer"])) {
       read_pre_tokenizer(root_["pre_tokenizer"], "pre_tokenizer");
     } else if (out_.normalizer.marks) {
       out_.of_characters = true;
@@ -61,6 +61,17 @@ class Reader : JsonStepReader {
     if (!raw.contains("pattern")) fail(where + ".pattern", "missing", "{\"String\": " + in_quotes(from) + "}");
     demand_text(JsonObject(raw["pattern"], file_, where + ".pattern"), where + ".pattern", "String", from);
     demand_text(object, where, "content", to);
+  }
+
+  /// Gemma's: Split at blanks after a normalizer that leaves none, so all of the text is one piece.
+  bool finds_nothing(const json& raw) const {
+    const JsonObject object(raw, file_, "pre_tokenizer");
+    if (!out_.normalizer.marks || object.text("type") != "Split" || !raw.contains("pattern")) return false;
+    const JsonObject pattern(raw["pattern"], file_, "pre_tokenizer.pattern");
+    if (pattern.text_or("String", "") != " ") return false;
+    object.text("behavior");  // any: each cuts only where something is found
+    if (object.boolean_or("invert", false)) fail("pre_tokenizer.invert", "true is not supported", "false");
+    return true;
   }
 
   void read_pre_tokenizer(const json& raw, const std::string& where) {

@@ -106,7 +106,7 @@ void Tokenizer::Impl::build(TokenizerJson spec, const std::filesystem::path& fol
   steps = spec.steps;
   before = spec.before;
   after = spec.after;
-  const TokenIds ids = token_ids(spec, file);
+  const TokenIds ids(spec.vocab, file);
   bpe = make_bpe_model(spec, ids, file);
   for (const auto& [token, id] : spec.vocab) set_piece(id, token, false);
   AddedVocabulary vocabulary(ids);
@@ -128,12 +128,16 @@ void Tokenizer::Impl::encode_bytes(std::string_view text, WordEncoder& words) co
   }
 }
 
-/// Where no merge puts a mark after another character, cutting there gives the same ids, and faster: the words of a
-/// text are few, and remembered. Not with ignore_merges, which asks for the whole of it.
+/// Where no merge puts a mark after the character before it, cutting there gives the same ids, and faster: the words of
+/// a text are few, and remembered. Not with ignore_merges, which asks for the whole of it.
 void Tokenizer::Impl::encode_characters(std::string_view text, WordEncoder& words) const {
-  const bool cuts = steps.split_at_blanks || (bpe.words_begin_with_marks && !bpe.ignore_merges);
+  const bool cuts = steps.split_at_blanks || (bpe.before_marks && !bpe.ignore_merges);
+  const auto joins = [&](std::size_t at) {
+    return !steps.split_at_blanks && bpe.before_marks->test(static_cast<unsigned char>(text[at - 1]));
+  };
   while (!text.empty()) {
-    const std::size_t n = cuts ? length_to_mark(text, !steps.split_at_blanks) : text.size();
+    std::size_t n = cuts ? length_to_mark(text, !steps.split_at_blanks) : text.size();
+    while (n < text.size() && joins(n)) n += length_to_mark(text.substr(n), true);
     words.add(text.substr(0, n));
     text.remove_prefix(n);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "engine/core/support/utf8.h"
@@ -11,18 +10,6 @@ namespace kvscope {
 namespace {
 
 constexpr std::size_t kLongestRemembered = 64, kShortWord = 48;
-
-std::uint64_t hash_of(std::string_view word) {
-  std::uint64_t h = word.size() * 0x9E3779B97F4A7C15u;
-  while (!word.empty()) {
-    std::uint64_t chunk = 0;
-    const std::size_t n = std::min<std::size_t>(word.size(), 8);
-    std::memcpy(&chunk, word.data(), n);
-    h = (std::rotl(h, 23) ^ chunk) * 0xD6E8FEB86659FD93u;
-    word.remove_prefix(n);
-  }
-  return h ^ h >> 32;
-}
 
 }  // namespace
 
