@@ -17,7 +17,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFetched = "smollm2-135m";
+/// What ./setup fetches. The first one comes by default, and the window opens on it.
+struct Fetched {
+  const char *name, *how;
+};
+constexpr Fetched kFetched[] = {{"smollm2-135m", "./setup fetches it (93 MB)"},
+                                {"gemma3-270m", "./setup --model gemma3-270m (238 MB)"}};
 
 /// $name if it is set and not empty.
 std::optional<fs::path> folder_of(const char* name) {
@@ -127,11 +132,11 @@ fs::path hugging_face_cache() {
 
 std::vector<KnownModel> known_models() {
   std::vector<KnownModel> models;
-  const fs::path fetched = model_cache() / kFetched;
-  models.push_back({.name = kFetched,
-                    .path = !model_cache().empty() && is_model(fetched) ? fetched : fs::path(),
-                    .origin = "set-up",
-                    .how = "./setup fetches it (93 MB)"});
+  for (const auto& [name, how] : kFetched) {
+    const fs::path folder = model_cache() / name;
+    const bool here = !model_cache().empty() && is_model(folder);
+    models.push_back({.name = name, .path = here ? folder : fs::path(), .origin = "set-up", .how = how});
+  }
   if (const fs::path sample = sample_model(); !sample.empty())
     models.push_back({.name = sample.filename().string(), .path = sample, .origin = "sample", .how = ""});
   for (const fs::path& repository : folders_in(hugging_face_cache())) {
@@ -173,18 +178,19 @@ std::string model_folder(const std::string& text) {
   const std::string folder = model_folder_or(text);
   if (fs::is_directory(folder, error)) return folder;
   const std::vector<KnownModel> models = known_models();
-  const bool fetchable = lower(text) == kFetched;
+  const auto fetched = std::ranges::find(kFetched, lower(text), &Fetched::name);
+  const bool fetchable = fetched != std::end(kFetched);
   throw Error({.code = ExitCode::bad_input,
                .file = text,
                .found = fs::exists(text, error) ? "a file"
                         : fetchable             ? "not fetched"
                                                 : "no such folder or name",
                .expected = std::string("a model's folder with config.json, or one of ").append(listed(models)),
-               .hint = fetchable ? "./setup fetches it" : remote_model_hint(text)});
+               .hint = fetchable ? fetched->how : remote_model_hint(text)});
 }
 
 fs::path first_model() {
-  const auto fetched = find_model(kFetched);
+  const auto fetched = find_model(kFetched[0].name);
   return fetched ? *fetched : sample_model();
 }
 

@@ -9,7 +9,7 @@
 namespace kvscope::app {
 
 struct KnownModel {
-  std::string name;            // "smollm2-135m", "kvscope-tiny", "Qwen/Qwen3-0.6B"
+  std::string name;            // "smollm2-135m", "gemma3-270m", "kvscope-tiny", "Qwen/Qwen3-0.6B"
   std::filesystem::path path;  // its folder; empty if it could be fetched and is not here
   std::string origin;          // "sample", "set-up" or "Hugging Face cache"
   std::string how;             // what would bring it, where it is not here
@@ -32,7 +32,7 @@ std::string model_folder(const std::string& text);
 /// The same, but what is neither a folder nor a name here stays as it is: an engine on another machine may have it.
 std::string model_folder_or(const std::string& text);
 
-/// What a window without arguments opens: set-up's model, else the sample; empty if neither is here.
+/// What a window without arguments opens: SmolLM2, if set-up fetched it, else the sample; empty if neither is here.
 std::filesystem::path first_model();
 
 }  // namespace kvscope::app

@@ -74,7 +74,7 @@ extern const CommandSpec models_command = {
     "models",
     "[--json]",
     "list the models on this machine",
-    "You can give one of these names as MODEL: the model fetched by ./setup, the tiny sample, and the models in the "
+    "You can give one of these names as MODEL: the models that ./setup fetches, the tiny sample, and those in the "
     "Hugging Face cache ($HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub). If a "
     "folder of that name exists, the folder is used.",
     "  kvscope models\n"

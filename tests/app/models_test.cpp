@@ -44,14 +44,17 @@ std::vector<json> models(const TemporaryFolder& cache) {
 TEST_CASE("models lists what set-up fetched, the sample, and the Hugging Face cache, and says what could be fetched") {
   const TemporaryFolder cache;
   std::vector<json> found = models(cache);
-  REQUIRE(found.size() == 2);
+  REQUIRE(found.size() == 3);
   CHECK(found[0]["name"] == "smollm2-135m");
   CHECK(found[0]["path"].is_null());
   CHECK(found[0]["how"].get<std::string>().find("./setup") != std::string::npos);
-  CHECK(found[1]["name"] == "kvscope-tiny");
-  CHECK(found[1]["kv_heads"] == 4);
+  CHECK(found[1]["name"] == "gemma3-270m");
+  CHECK(found[1]["path"].is_null());
+  CHECK(found[1]["how"].get<std::string>().find("./setup --model gemma3-270m") != std::string::npos);
+  CHECK(found[2]["name"] == "kvscope-tiny");
+  CHECK(found[2]["kv_heads"] == 4);
 
-  copy_sample(cache / "kvscope/models/smollm2-135m");
+  for (const char* name : {"smollm2-135m", "gemma3-270m"}) copy_sample(cache / "kvscope/models" / name);
   const fs::path repository = cache / "hub/models--Some-Lab--Tiny-1B";
   copy_sample(repository / "snapshots/aaaa");
   copy_sample(repository / "snapshots/bbbb");
@@ -60,11 +63,12 @@ TEST_CASE("models lists what set-up fetched, the sample, and the Hugging Face ca
   fs::create_directories(cache / "hub/models--no--weights/snapshots/cccc");  // only begun
   fs::create_directories(cache / "hub/datasets--a--b/snapshots/dddd");
   found = models(cache);
-  REQUIRE(found.size() == 3);
+  REQUIRE(found.size() == 4);
   CHECK(found[0]["path"] == (cache / "kvscope/models/smollm2-135m").string());
-  CHECK(found[2]["name"] == "Some-Lab/Tiny-1B");
-  CHECK(found[2]["path"] == (repository / "snapshots/bbbb").string());
-  CHECK(found[2]["origin"] == "Hugging Face cache");
+  CHECK(found[1]["path"] == (cache / "kvscope/models/gemma3-270m").string());
+  CHECK(found[3]["name"] == "Some-Lab/Tiny-1B");
+  CHECK(found[3]["path"] == (repository / "snapshots/bbbb").string());
+  CHECK(found[3]["origin"] == "Hugging Face cache");
 }
 
 TEST_CASE(
@@ -130,14 +134,19 @@ TEST_CASE("a name stands wherever a model is asked for, in any case, and a wrong
   CHECK(test::count_lines(wrong.err) == 1);
   CHECK(wrong.err.find("kvscope-tiny, Some-Lab/Tiny-1B") != std::string::npos);
   CHECK(kvscope_with(cache, {"run", "smollm2-135m", "--prompt", "x"}).err.find("./setup") != std::string::npos);
+  const std::string gemma = kvscope_with(cache, {"run", "gemma3-270m", "--prompt", "x"}).err;
+  CHECK(gemma.find("not fetched") != std::string::npos);
+  CHECK(gemma.find("hint: ./setup --model gemma3-270m (238 MB)") != std::string::npos);
 }
 
-TEST_CASE("SmolLM2 is fetched whole or not at all, and goes on where it stopped") {
+TEST_CASE("A model is fetched whole or not at all, and goes on where it stopped") {
   const char* python = std::getenv("KVSCOPE_PYTHON");
   if (!python) return test::skip("KVSCOPE_PYTHON is not set");
-  const std::string name = GENERATE("fetches once", "goes on after a broken connection", "goes on after kill -9",
-                                    "refuses a wrong hash", "no network", "no room");
-  const auto result = test::run({.argv = {python, test::in_source("tests/app/check_fetch_model.py"), name}});
-  INFO(name << "\n" << result.err);
+  const std::string script = GENERATE("smollm2_135m", "gemma3_270m");
+  const std::string name =
+      GENERATE("fetches once", "goes on after a broken connection", "goes on after kill -9", "refuses a wrong hash",
+               "no network", "no room", "refuses parts that do not make the GGUF");
+  const auto result = test::run({.argv = {python, test::in_source("tests/app/check_fetch_model.py"), script, name}});
+  INFO(script << ": " << name << "\n" << result.err);
   CHECK(result.out == "good\n");
 }
