@@ -40,7 +40,8 @@ __device__ void admit_normed(const AdmitStepArgs& args, int head_of_qkv, int zer
   const bool is_key = head_of_qkv >= args.n_heads;
   const long long at = static_cast<long long>(head_of_qkv) * Shape::kHeadDim;
   norm_row<T, Shape::kHeadDim>(static_cast<const T*>(args.qkv) + at,
-                               static_cast<const T*>(is_key ? args.k_norm : args.q_norm), args.eps, buffer);
+                               static_cast<const T*>(is_key ? args.k_norm : args.q_norm), args.eps, args.norm_offset,
+                               buffer);
   clear_channel(buffer, zero);
   rotate_row<T, Shape::kHeadDim>(buffer, args.inv_freq, static_cast<float>(*args.position), args.attention_scaling);
   clear_channel(buffer, zero);

@@ -55,6 +55,7 @@ struct AdmitStepArgs {
   void* q;                       // [n_heads, head_dim] cache.dtype out: rotated queries
   int n_heads;
   float eps = 0;                // of the norms
+  float norm_offset = 0;        // that their weights are added to
   float attention_scaling = 1;  // of the rotation
   // Channel of the first query head of every group that is 0 before and after the rotation (DMS, whose gate it is;
   // gate_score.h); -1 for none.

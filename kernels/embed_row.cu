@@ -15,7 +15,7 @@ __global__ void embed_row_kernel(const __grid_constant__ RowArgs<EmbedRowArgs, k
   let_next_start();
   const T* row = static_cast<const T*>(args.table) + static_cast<long long>(*args.id) * args.dim;
   const int i = blockIdx.x * kThreads + threadIdx.x;
-  if (i < args.dim) args.out[i] = to_float(row[i]);
+  if (i < args.dim) args.out[i] = args.scale * to_float(row[i]);
 }
 
 }  // namespace

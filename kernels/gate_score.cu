@@ -41,7 +41,7 @@ __device__ void fill_inputs(const GateScoreArgs& args, int head, float* x) {
   const bool is_pair = args.source == GateSource::key_pair;
   if (warp == 0) {
     float* after = is_pair ? x + kHeadDim : x;
-    norm_row<T, kHeadDim>(key, static_cast<const T*>(args.k_norm), args.eps, after);
+    norm_row<T, kHeadDim>(key, static_cast<const T*>(args.k_norm), args.eps, args.norm_offset, after);
     for (int i = lane; i < kHeadDim && is_pair; i += 32) x[i] = after[i];
     __syncwarp();  // the rotation moves what other lanes still copy
     rotate_row<T, kHeadDim>(after, args.inv_freq, static_cast<float>(*args.position), args.attention_scaling);
@@ -231,14 +231,15 @@ __global__ void plain_score_kernel(const __grid_constant__ RowArgs<GateScoreArgs
   }
   if (is_of_key(args.source)) {
     const T* key = static_cast<const T*>(args.qkv) + static_cast<long long>(args.n_heads + head) * kHeadDim;
-    norm_row<T, kHeadDim>(key, static_cast<const T*>(args.k_norm), args.eps, row);
+    norm_row<T, kHeadDim>(key, static_cast<const T*>(args.k_norm), args.eps, args.norm_offset, row);
     rotate_row<T, kHeadDim>(row, args.inv_freq, static_cast<float>(*args.position), args.attention_scaling);
     const float score = score_of_key<kHeadDim>(args, head, row);
     if (threadIdx.x == 0) finish(args, head, score);
     return;
   }
   const long long query = static_cast<long long>(head) * (args.n_heads / args.n_kv_heads) * kHeadDim;
-  norm_row<T, kHeadDim>(static_cast<const T*>(args.qkv) + query, static_cast<const T*>(args.q_norm), args.eps, row);
+  norm_row<T, kHeadDim>(static_cast<const T*>(args.qkv) + query, static_cast<const T*>(args.q_norm), args.eps,
+                        args.norm_offset, row);
   if (threadIdx.x == 0) finish(args, head, row[kHeadDim - 1]);
 }
 

@@ -46,6 +46,7 @@ struct GateScoreArgs {
   int n_kv_heads;
   int head_dim;
   float eps = 0;                // of the model's norms
+  float norm_offset = 0;        // that their weights are added to
   float attention_scaling = 1;  // of the rotation
   DType dtype;
   GateSource source;

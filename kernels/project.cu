@@ -41,7 +41,7 @@ struct ProjectParams {
 
 /// Which row of the weights is row i (0 ... 7) of a task; SwiGLU wants a gate row and its up row in the same one.
 __device__ inline long long row_of(const ProjectArgs& args, long long task, int i) {
-  if (args.epilogue != Epilogue::swiglu) return task * kTaskRows + i;
+  if (!is_gated(args.epilogue)) return task * kTaskRows + i;
   const long long half = args.n_rows / 2;
   const long long row = task * (kTaskRows / 2) + i % (kTaskRows / 2);
   if (row >= half) return args.n_rows;
@@ -181,13 +181,13 @@ __global__ void __launch_bounds__(kThreads, 1) project_bf16_kernel(ProjectParams
     if (threadIdx.x < kTokens * kTaskRows) {
       const int token = threadIdx.x / kTaskRows, i = threadIdx.x % kTaskRows;
       const long long row = row_of(p.args, task, i);
-      const bool is_swiglu = p.args.epilogue == Epilogue::swiglu;
-      if (token < p.args.n_tokens && row < p.args.n_rows && !(is_swiglu && i >= kTaskRows / 2)) {
+      const bool gated = is_gated(p.args.epilogue);
+      if (token < p.args.n_tokens && row < p.args.n_rows && !(gated && i >= kTaskRows / 2)) {
         const auto sum_of = [&](int of_task) {
           return tree_sum<kWarps>([&](int w) { return partial[parity][w][token][of_task]; });
         };
         const float y = sum_of(i);
-        finish<__nv_bfloat16>(p.args, token, row, y, is_swiglu ? sum_of(i + kTaskRows / 2) : 0.0f);
+        finish<__nv_bfloat16>(p.args, token, row, y, gated ? sum_of(i + kTaskRows / 2) : 0.0f);
       }
     }
   }
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(kThreads) project_plain_kernel(ProjectArgs arg
   T* input = reinterpret_cast<T*>(shared);
   let_next_start();
   load_inputs(args, input, sums);
-  const long long n_out = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
+  const long long n_out = is_gated(args.epilogue) ? args.n_rows / 2 : args.n_rows;
   const int lane = threadIdx.x % 32;
   const T* weight = static_cast<const T*>(args.weight);
   for (long long row = blockIdx.x * kWarps + threadIdx.x / 32; row < n_out; row += gridDim.x * kWarps) {
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kThreads) project_plain_kernel(ProjectArgs arg
       float y = 0, up = 0;
       for (int c = lane; c < args.dim; c += 32) y += to_float(weight[row * args.dim + c]) * to_float(x[c]);
       y = warp_sum(y);
-      if (args.epilogue == Epilogue::swiglu) {
+      if (is_gated(args.epilogue)) {
         for (int c = lane; c < args.dim; c += 32) up += to_float(weight[(row + n_out) * args.dim + c]) * to_float(x[c]);
         up = warp_sum(up);
       }
@@ -244,7 +244,7 @@ ProjectArgs slice(const ProjectArgs& args, int first, int n) {
   };
   const std::size_t element = size_of(args.dtype);
   const bool is_float = writes_floats(args.epilogue);
-  const std::int64_t width = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
+  const std::int64_t width = is_gated(args.epilogue) ? args.n_rows / 2 : args.n_rows;
   part.x = advance(args.x, static_cast<std::int64_t>(first) * args.dim, args.norm_weight ? sizeof(float) : element);
   part.out = advance(args.out, first * width, is_float ? sizeof(float) : element);
   part.n_tokens = n;
@@ -265,8 +265,8 @@ void launch(const ProjectArgs& args, Stream stream) {
   if (args.dtype == DType::f32) return launch_plain<float>(args, stream, blocks((args.n_rows + kWarps - 1) / kWarps));
   const bool has_whole_chunks = args.dim % 8 == 0 && reinterpret_cast<std::uintptr_t>(args.weight) % 16 == 0;
   if (!has_whole_chunks) return launch_plain<__nv_bfloat16>(args, stream, blocks((args.n_rows + kWarps - 1) / kWarps));
-  const int rows_out = args.epilogue == Epilogue::swiglu ? kTaskRows / 2 : kTaskRows;
-  const std::int64_t n_out = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
+  const int rows_out = is_gated(args.epilogue) ? kTaskRows / 2 : kTaskRows;
+  const std::int64_t n_out = is_gated(args.epilogue) ? args.n_rows / 2 : args.n_rows;
   const ProjectParams p = {args, (n_out + rows_out - 1) / rows_out};
   const std::size_t bytes = kRingBytes + static_cast<std::size_t>(args.n_tokens) * args.dim * 2;
   launch_dependent(project_bf16_kernel, dim3(blocks(p.n_tasks)), kThreads, bytes, stream, p);

@@ -1,4 +1,5 @@
 #pragma once
+#include "kernels/host_device.h"
 #include "kernels/operation.h"
 
 namespace kvscope::kernels {
@@ -12,6 +13,7 @@ enum class Epilogue : std::int32_t {
   silu = 4,     // out[t][r] = silu(y_r + bias_r)                [n_tokens, n_rows], dtype
   gelu = 5,     // out[t][r] = gelu(y_r + bias_r)                likewise; the one with erf
   sigmoid = 6,  // out[t][r] = 1 / (1 + exp(-y_r - bias_r))     [n_tokens, n_rows], float32: a gate's utility
+  geglu = 7,    // out[t][r] = gelu_tanh(y_r) y_{r + n_rows / 2}, as swiglu; gelu_tanh: glu.h
 };
 
 /// Whether `out` is float32 whatever the dtype.
@@ -19,16 +21,21 @@ constexpr bool writes_floats(Epilogue epilogue) {
   return epilogue == Epilogue::add || epilogue == Epilogue::logits || epilogue == Epilogue::sigmoid;
 }
 
+/// Whether half of the rows are gates of the other half.
+KVSCOPE_HOST_DEVICE constexpr bool is_gated(Epilogue epilogue) {
+  return epilogue == Epilogue::swiglu || epilogue == Epilogue::geglu;
+}
+
 /// A matrix times a few vectors, with the norm before it and what follows it: the linear layers of a decode step.
 ///
-///     y_r = sum_c weight[r][c] n_c,    n = x, or x / sqrt(mean(x^2) + eps) * norm_weight
+///     y_r = sum_c weight[r][c] n_c,    n = x, or x / sqrt(mean(x^2) + eps) * (norm_offset + norm_weight)
 ///
 /// The residual stream is float32 whatever the dtype: x is float32 where there is a norm and `dtype` where there is
 /// none. n is rounded to `dtype` (as transformers rounds it); products are summed in float32. A token's result does not
 /// depend on how many tokens stand beside it, bit for bit: a batch gives what single runs give.
 struct ProjectArgs {
   const void* weight;                 // [n_rows, dim], dtype
-  const void* bias = nullptr;         // [n_rows] dtype, or null; not of add and swiglu
+  const void* bias = nullptr;         // [n_rows] dtype, or null; not of add, swiglu and geglu
   const void* x;                      // [n_tokens, dim]
   const void* norm_weight = nullptr;  // [dim] dtype, or null
   void* out;
@@ -36,6 +43,7 @@ struct ProjectArgs {
   int dim;           // 1 ... kMaxProjectDim
   int n_tokens = 1;  // 1 ... kMaxProjectTokens
   float eps = 0;     // of the norm
+  float norm_offset = 0;
   Epilogue epilogue;
   DType dtype;
   // CUDA only: [n_tokens, dim] dtype, where the normed rows of several tokens go. Without it each block norms them all, and
@@ -44,7 +52,7 @@ struct ProjectArgs {
 };
 
 /// Whether an epilogue takes a bias.
-constexpr bool takes_bias(Epilogue epilogue) { return epilogue != Epilogue::add && epilogue != Epilogue::swiglu; }
+constexpr bool takes_bias(Epilogue epilogue) { return epilogue != Epilogue::add && !is_gated(epilogue); }
 
 /// Tokens that one pass over the weights serves.
 inline constexpr int kMaxProjectTokens = 32;

@@ -13,7 +13,7 @@ constexpr int kThreads = 256;
 // memory, hence no __restrict__: each thread reads an element once more just before it writes it.
 template <typename T, int kRowThreads>
 __global__ void rms_norm_kernel(const T* x, const T* weight, T* out, long long n_rows, long long x_stride, int dim,
-                                float eps) {
+                                float eps, float weight_offset) {
   constexpr int kRowsPerBlock = kThreads / kRowThreads;
   __shared__ float partial[kThreads / 32];
   const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + threadIdx.x / kRowThreads;
@@ -38,7 +38,8 @@ __global__ void rms_norm_kernel(const T* x, const T* weight, T* out, long long n
     const Chunk<T> scale = load_chunk(weight + c * Chunk<T>::kSize);
 #pragma unroll
     for (int j = 0; j < Chunk<T>::kSize; ++j) {
-      chunk.element[j] = from_float<T>(to_float(chunk.element[j]) * inverse * to_float(scale.element[j]));
+      chunk.element[j] =
+          from_float<T>(to_float(chunk.element[j]) * inverse * (weight_offset + to_float(scale.element[j])));
     }
     store_chunk(out + c * Chunk<T>::kSize, chunk);
   }
@@ -46,7 +47,8 @@ __global__ void rms_norm_kernel(const T* x, const T* weight, T* out, long long n
 
 // One block per row, element by element, for rows that do not begin at multiples of 16 bytes.
 template <typename T>
-__global__ void rms_norm_any_kernel(const T* x, const T* weight, T* out, long long x_stride, int dim, float eps) {
+__global__ void rms_norm_any_kernel(const T* x, const T* weight, T* out, long long x_stride, int dim, float eps,
+                                    float weight_offset) {
   __shared__ float partial[kThreads / 32];
   x += blockIdx.x * x_stride;
   out += static_cast<long long>(blockIdx.x) * dim;
@@ -58,7 +60,7 @@ __global__ void rms_norm_any_kernel(const T* x, const T* weight, T* out, long lo
   sum = block_sum<kThreads>(sum, partial);
   const float inverse = 1 / sqrtf(sum / static_cast<float>(dim) + eps);
   for (int i = threadIdx.x; i < dim; i += kThreads) {
-    out[i] = from_float<T>(to_float(x[i]) * inverse * to_float(weight[i]));
+    out[i] = from_float<T>(to_float(x[i]) * inverse * (weight_offset + to_float(weight[i])));
   }
 }
 
@@ -75,14 +77,15 @@ void cuda::rms_norm(const RmsNormArgs& args, Stream stream) {
     const bool aligned = begins_at_16(x) && begins_at_16(weight) && begins_at_16(out) &&
                          args.x_stride % Chunk<T>::kSize == 0 && args.dim % Chunk<T>::kSize == 0;
     if (!aligned) {
-      rms_norm_any_kernel<T><<<n_rows, kThreads, 0, stream>>>(x, weight, out, args.x_stride, args.dim, args.eps);
+      rms_norm_any_kernel<T>
+          <<<n_rows, kThreads, 0, stream>>>(x, weight, out, args.x_stride, args.dim, args.eps, args.weight_offset);
     } else if (args.dim <= kShortRow) {
       constexpr unsigned kRowsPerBlock = kThreads / 32;
       rms_norm_kernel<T, 32><<<(n_rows + kRowsPerBlock - 1) / kRowsPerBlock, kThreads, 0, stream>>>(
-          x, weight, out, args.n_rows, args.x_stride, args.dim, args.eps);
+          x, weight, out, args.n_rows, args.x_stride, args.dim, args.eps, args.weight_offset);
     } else {
-      rms_norm_kernel<T, kThreads>
-          <<<n_rows, kThreads, 0, stream>>>(x, weight, out, args.n_rows, args.x_stride, args.dim, args.eps);
+      rms_norm_kernel<T, kThreads><<<n_rows, kThreads, 0, stream>>>(x, weight, out, args.n_rows, args.x_stride,
+                                                                    args.dim, args.eps, args.weight_offset);
     }
   });
   check_launch();

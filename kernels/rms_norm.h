@@ -3,7 +3,7 @@
 
 namespace kvscope::kernels {
 
-/// Root-mean-square norm of each row: out = x / sqrt(mean(x^2) + eps) * weight.
+/// Root-mean-square norm of each row: out = x / sqrt(mean(x^2) + eps) * (weight_offset + weight).
 ///
 /// The mean and the product with 1/sqrt are float32 whatever the dtype; the result is rounded once.
 struct RmsNormArgs {
@@ -14,7 +14,8 @@ struct RmsNormArgs {
   std::int64_t x_stride;  // elements between rows of x
   int dim;                // 1 ... 16384
   float eps;
-  DType dtype;  // of x, weight and out
+  float weight_offset = 0;  // 1 where a file holds what is to be added to 1 (Gemma)
+  DType dtype;              // of x, weight and out
 };
 
 KVSCOPE_OPERATION(rms_norm, RmsNormArgs);

@@ -18,7 +18,7 @@ void admit_query(const AdmitStepArgs& args, const Rotation& rotation, int q, int
   const int dim = args.cache.head_dim;
   const std::int64_t at = static_cast<std::int64_t>(q) * dim;
   float buffer[kMaxHeadDim], x[kMaxHeadDim];
-  const float* row = normed(args.qkv, at, args.q_norm, args.eps, dim, args.cache.dtype, buffer);
+  const float* row = normed(args.qkv, at, args.q_norm, args.eps, args.norm_offset, dim, args.cache.dtype, buffer);
   if (zero >= 0) {
     if (row != buffer) std::copy_n(row, dim, buffer);
     buffer[zero] = 0;
@@ -45,8 +45,8 @@ void admit_head(const AdmitStepArgs& args, const Rotation& rotation, int head) {
   }
   const std::int64_t k_index = (args.n_heads + head) * dim, v_index = k_index + cache.n_kv_heads * dim;
   float x[2 * kMaxHeadDim], buffer[kMaxHeadDim];  // x: k, v
-  rotate(normed(args.qkv, k_index, args.k_norm, args.eps, cache.head_dim, cache.dtype, buffer), rotation,
-         cache.head_dim, x);
+  rotate(normed(args.qkv, k_index, args.k_norm, args.eps, args.norm_offset, cache.head_dim, cache.dtype, buffer),
+         rotation, cache.head_dim, x);
   round_to(x, cache.head_dim, cache.dtype);
 
   float score = args.score ? args.score[head] : 0.0f;

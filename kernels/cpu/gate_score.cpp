@@ -21,7 +21,7 @@ void fill_inputs(const GateScoreArgs& args, const Rotation& rotation, int head, 
   const std::int64_t k_index = (static_cast<std::int64_t>(args.n_heads) + head) * dim;
   const std::int64_t v_index = k_index + static_cast<std::int64_t>(args.n_kv_heads) * dim;
   float buffer[kMaxHeadDim];
-  const float* before = normed(args.qkv, k_index, args.k_norm, args.eps, dim, args.dtype, buffer);
+  const float* before = normed(args.qkv, k_index, args.k_norm, args.eps, args.norm_offset, dim, args.dtype, buffer);
   const bool is_pair = args.source == GateSource::key_pair;
   float* after = is_pair ? x + dim : x;
   rotate(before, rotation, dim, after);
@@ -62,7 +62,7 @@ float score_of_key(const GateScoreArgs& args, const Rotation& rotation, int head
   const int dim = args.head_dim;
   float buffer[kMaxHeadDim], key[kMaxHeadDim];
   const std::int64_t index = (static_cast<std::int64_t>(args.n_heads) + head) * dim;
-  rotate(normed(args.qkv, index, args.k_norm, args.eps, dim, args.dtype, buffer), rotation, dim, key);
+  rotate(normed(args.qkv, index, args.k_norm, args.eps, args.norm_offset, dim, args.dtype, buffer), rotation, dim, key);
   round_to(key, dim, args.dtype);
   const float square = dot(key, key, dim);
   if (args.source == GateSource::key_norm) return key_score(args.source, square, 0, 0);
@@ -78,7 +78,8 @@ float score_of(const GateScoreArgs& args, const Rotation& rotation, int head) {
   if (args.source == GateSource::random) return counter_uniform(args.seed, args.layer, head, *args.position);
   const std::int64_t query = static_cast<std::int64_t>(head) * (args.n_heads / args.n_kv_heads) * args.head_dim;
   float buffer[kMaxHeadDim];
-  return normed(args.qkv, query, args.q_norm, args.eps, args.head_dim, args.dtype, buffer)[args.head_dim - 1];
+  return normed(args.qkv, query, args.q_norm, args.eps, args.norm_offset, args.head_dim, args.dtype,
+                buffer)[args.head_dim - 1];
 }
 
 }  // namespace

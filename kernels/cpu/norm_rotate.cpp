@@ -16,13 +16,15 @@ Rotation rotation_at(std::int32_t position, const float* inv_freq, int head_dim,
   return rotation;
 }
 
-const float* normed(const void* data, std::int64_t index, const void* weight, float eps, int dim, DType dtype,
-                    float* buffer) {
+const float* normed(const void* data, std::int64_t index, const void* weight, float eps, float offset, int dim,
+                    DType dtype, float* buffer) {
   const float* row = as_floats(data, index, dim, dtype, buffer);
   if (!weight) return row;
   float weight_buffer[kMaxHeadDim];
   const float inverse = 1 / std::sqrt(dot(row, row, dim) / static_cast<float>(dim) + eps);
-  scale_by(buffer, row, inverse, as_floats(weight, 0, dim, dtype, weight_buffer), dim);
+  copy_floats(weight, 0, dim, dtype, weight_buffer);
+  if (offset != 0) add(weight_buffer, offset, dim);
+  scale_by(buffer, row, inverse, weight_buffer, dim);
   return buffer;
 }
 

@@ -15,10 +15,10 @@ struct Rotation {
 };
 Rotation rotation_at(std::int32_t position, const float* inv_freq, int head_dim, float attention_scaling);
 
-/// Elements [index, index + dim) of `data` as floats, normed where there is a `weight` [dim] of the same dtype; not
+/// Elements [index, index + dim) of `data` as floats, normed where there is a `weight` [dim] of the same dtype, which is added to `offset`; not
 /// rounded. The data themselves where nothing is to be done, else `buffer` [dim].
-const float* normed(const void* data, std::int64_t index, const void* weight, float eps, int dim, DType dtype,
-                    float* buffer);
+const float* normed(const void* data, std::int64_t index, const void* weight, float eps, float offset, int dim,
+                    DType dtype, float* buffer);
 
 /// x [dim] <- row, rotated; x must not be row.
 void rotate(const float* row, const Rotation& rotation, int dim, float* x);

@@ -45,11 +45,12 @@ class Inputs {
  private:
   void norm(const ProjectArgs& args) {
     weight_.resize(args.dim);
-    const float* weight = as_floats(args.norm_weight, 0, args.dim, args.dtype, weight_.data());
+    copy_floats(args.norm_weight, 0, args.dim, args.dtype, weight_.data());
+    if (args.norm_offset != 0) add(weight_.data(), args.norm_offset, args.dim);
     for (std::int64_t t = 0; t < args.n_tokens; ++t) {
       const float* x = static_cast<const float*>(args.x) + t * args.dim;
       const float inverse = 1 / std::sqrt(dot(x, x, args.dim) / static_cast<float>(args.dim) + args.eps);
-      scale_by(floats_.data() + t * args.dim, x, inverse, weight, args.dim);
+      scale_by(floats_.data() + t * args.dim, x, inverse, weight_.data(), args.dim);
     }
   }
 
@@ -59,19 +60,20 @@ class Inputs {
 
 /// Outputs first ... first + n - 1 of every token, n <= kBlock.
 void project_block(const ProjectArgs& args, const void* x, std::int64_t first, int n) {
-  const std::int64_t n_out = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
+  const std::int64_t n_out = is_gated(args.epilogue) ? args.n_rows / 2 : args.n_rows;
   float y[kMaxProjectTokens][kBlock];
   float other[kMaxProjectTokens][kBlock];  // up, or the bias in row 0
   const auto multiply_rows = [&](std::int64_t row, float* products) {
     best_gemv().multiply(args.dtype, args.weight, row * args.dim, x, args.dim, n, args.n_tokens, products, kBlock);
   };
   multiply_rows(first, y[0]);
-  if (args.epilogue == Epilogue::swiglu) multiply_rows(n_out + first, other[0]);
+  if (is_gated(args.epilogue)) multiply_rows(n_out + first, other[0]);
   const float* bias = args.bias ? as_floats(args.bias, first, n, args.dtype, other[0]) : nullptr;
   for (int t = 0; t < args.n_tokens; ++t) {
     const std::int64_t at = t * n_out + first;
     if (bias) add_scaled(y[t], 1, bias, n);
     if (args.epilogue == Epilogue::swiglu) swiglu(y[t], other[t], n);
+    if (args.epilogue == Epilogue::geglu) geglu(y[t], other[t], n);
     if (args.epilogue == Epilogue::silu) silu(y[t], n);
     if (args.epilogue == Epilogue::gelu) gelu(y[t], n);
     for (int i = 0; args.epilogue == Epilogue::sigmoid && i < n; ++i) y[t][i] = 1.0f / (1.0f + std::exp(-y[t][i]));
@@ -108,7 +110,7 @@ void project(const ProjectArgs& args) {
   const std::int64_t weight_bytes = args.n_rows * args.dim * static_cast<std::int64_t>(size_of(args.dtype));
   if (const auto [next, n] = order.follow(args.weight, weight_bytes); next != nullptr)
     fetch_when_idle(next, std::min(n, kMostAhead));
-  const std::int64_t products = args.epilogue == Epilogue::swiglu ? 2 : 1;  // rows that an output needs
+  const std::int64_t products = is_gated(args.epilogue) ? 2 : 1;  // rows that an output needs
   const std::int64_t n_out = args.n_rows / products;
   const std::int64_t row_bytes = products * args.dim * static_cast<std::int64_t>(size_of(args.dtype));
   const std::int64_t bytes = std::clamp(n_out * row_bytes / (kChunksAThread * thread_count()), kLeastChunk, kMostChunk);

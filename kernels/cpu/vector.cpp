@@ -71,6 +71,11 @@ KVSCOPE_CLONES void add_scaled(float* y, float a, const float* x, std::int64_t n
   for (std::int64_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 
+KVSCOPE_CLONES void add(float* x, float a, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) x[i] += a;
+}
+
 KVSCOPE_CLONES void scale(float* x, float a, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) x[i] *= a;
@@ -109,6 +114,14 @@ KVSCOPE_CLONES float sum_of_exp(const float* x, float shift, std::int64_t n) {
 KVSCOPE_CLONES void swiglu(float* gate, const float* up, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) gate[i] = gate[i] / (1 + exp_up_to_88(-gate[i])) * up[i];
+}
+
+KVSCOPE_CLONES void geglu(float* gate, const float* up, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float g = gate[i], twice_u = 1.59576912f * (g + 0.044715f * g * g * g);
+    gate[i] = g / (1 + exp_up_to_88(-twice_u)) * up[i];
+  }
 }
 
 KVSCOPE_CLONES void silu(float* x, std::int64_t n) {

@@ -17,6 +17,9 @@ float dot(const float* x, const float* y, std::int64_t n);
 /// y[i] += a x[i]
 void add_scaled(float* y, float a, const float* x, std::int64_t n);
 
+/// x[i] += a
+void add(float* x, float a, std::int64_t n);
+
 /// x[i] *= a
 void scale(float* x, float a, std::int64_t n);
 
@@ -35,6 +38,10 @@ float sum_of_exp(const float* x, float shift, std::int64_t n);
 
 /// gate[i] <- silu(gate[i]) up[i], silu(g) = g / (1 + exp(-g))
 void swiglu(float* gate, const float* up, std::int64_t n);
+
+/// gate[i] <- gelu_tanh(gate[i]) up[i], gelu_tanh(g) = g / 2 (1 + tanh(u)) = g / (1 + exp(-2 u)),
+/// u = sqrt(2 / pi) (g + 0.044715 g^3)
+void geglu(float* gate, const float* up, std::int64_t n);
 
 /// x[i] <- x[i] / (1 + exp(-x[i]))
 void silu(float* x, std::int64_t n);

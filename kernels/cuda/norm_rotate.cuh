@@ -7,9 +7,9 @@
 
 namespace kvscope::kernels {
 
-/// buffer [kHeadDim] <- row, normed if there is a `weight`; not rounded.
+/// buffer [kHeadDim] <- row, normed if there is a `weight`, which is added to `offset`; not rounded.
 template <typename T, int kHeadDim>
-__device__ void norm_row(const T* row, const T* weight, float eps, float* buffer) {
+__device__ void norm_row(const T* row, const T* weight, float eps, float offset, float* buffer) {
   const int lane = threadIdx.x % 32;
   float squares = 0;
   for (int i = lane; i < kHeadDim; i += 32) {
@@ -19,7 +19,7 @@ __device__ void norm_row(const T* row, const T* weight, float eps, float* buffer
   }
   if (weight) {
     const float inverse = rsqrtf(warp_sum(squares) / kHeadDim + eps);
-    for (int i = lane; i < kHeadDim; i += 32) buffer[i] *= inverse * to_float(weight[i]);
+    for (int i = lane; i < kHeadDim; i += 32) buffer[i] *= inverse * (offset + to_float(weight[i]));
   }
   __syncwarp();
 }

@@ -143,10 +143,10 @@ class Multiplier {
 template <int kTiles>
 __device__ void finish_task(const Params& p, const Share& share, long long task, const float* exchange) {
   constexpr int kTokens = 8 * kTiles;
-  const bool is_swiglu = p.args.epilogue == Epilogue::swiglu;
+  const bool gated = is_gated(p.args.epilogue);
   const int n_groups = share.is_cluster ? 1 : p.plan.n_groups;
   const int n_strips = p.plan.n_strips * p.plan.n_blocks;
-  const int rows = is_swiglu ? kGroupRows / 2 : kGroupRows;
+  const int rows = gated ? kGroupRows / 2 : kGroupRows;
   for (int i = static_cast<int>(threadIdx.x) - kMultiplyWarps * 32; i < n_groups * rows * kTokens;
        i += kFinishWarps * 32) {
     const int row = i % rows, token = i / rows % kTokens, group = i / rows / kTokens;
@@ -158,7 +158,7 @@ __device__ void finish_task(const Params& p, const Share& share, long long task,
         return strip < n_strips ? exchange[place_of_sum<kTiles>(at, token)] : 0.0f;
       });
     };
-    finish<__nv_bfloat16>(p.args, token, out, sum_of(row), is_swiglu ? sum_of(row + kGroupRows / 2) : 0.0f);
+    finish<__nv_bfloat16>(p.args, token, out, sum_of(row), gated ? sum_of(row + kGroupRows / 2) : 0.0f);
   }
 }
 
@@ -217,9 +217,9 @@ inline int most_tokens(const ProjectArgs& args, int n) {
 /// args.n_tokens is at most what most_tokens() gave.
 inline void launch(const ProjectArgs& args, Stream stream) {
   Params p = {args, plan_of(args.dim, args.n_tokens), 0};
-  const bool is_swiglu = args.epilogue == Epilogue::swiglu;
-  const std::int64_t n_out = is_swiglu ? args.n_rows / 2 : args.n_rows;
-  const int rows_out = (is_swiglu ? kGroupRows / 2 : kGroupRows) * p.plan.n_groups;
+  const bool gated = is_gated(args.epilogue);
+  const std::int64_t n_out = gated ? args.n_rows / 2 : args.n_rows;
+  const int rows_out = (gated ? kGroupRows / 2 : kGroupRows) * p.plan.n_groups;
   p.n_tasks = (n_out + rows_out - 1) / rows_out;
   const auto with = [&](void (*kernel)(Params)) {
     const int most = most_clusters(kernel, p.plan.n_blocks, kManyThreads, p.plan.shared_bytes);

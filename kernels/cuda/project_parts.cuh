@@ -28,6 +28,9 @@ __device__ inline void finish(const ProjectArgs& args, int token, long long row,
     case Epilogue::swiglu:
       static_cast<T*>(args.out)[token * (args.n_rows / 2) + row] = from_float<T>(y / (1.0f + expf(-y)) * up);
       return;
+    case Epilogue::geglu:
+      static_cast<T*>(args.out)[token * (args.n_rows / 2) + row] = from_float<T>(gelu_tanh(y) * up);
+      return;
     case Epilogue::logits:
       static_cast<float*>(args.out)[token * args.n_rows + row] = args.bias ? biased : y;
       return;
@@ -68,7 +71,9 @@ struct NormRow {
     for (int i = 0; i < kPerThread; ++i) {
       const int c = 4 * (i * kThreads + threadIdx.x);
       if (c >= args.dim) break;
-      weight[i] = {to_float(data[c]), to_float(data[c + 1]), to_float(data[c + 2]), to_float(data[c + 3])};
+      const float offset = args.norm_offset;
+      weight[i] = {offset + to_float(data[c]), offset + to_float(data[c + 1]), offset + to_float(data[c + 2]),
+                   offset + to_float(data[c + 3])};
     }
   }
   __device__ void norm(const ProjectArgs& args, int token, T* out, float* sums) {
@@ -104,7 +109,8 @@ __device__ void norm_long_row(const ProjectArgs& args, int token, T* out, float*
   for (int c = threadIdx.x; c < args.dim; c += kThreads) squares += x[c] * x[c];
   __syncthreads();  // sums of the token before have been read
   const float inverse = rsqrtf(block_sum<kThreads>(squares, sums) / static_cast<float>(args.dim) + args.eps);
-  for (int c = threadIdx.x; c < args.dim; c += kThreads) out[c] = from_float<T>(x[c] * inverse * to_float(weight[c]));
+  for (int c = threadIdx.x; c < args.dim; c += kThreads)
+    out[c] = from_float<T>(x[c] * inverse * (args.norm_offset + to_float(weight[c])));
 }
 
 }  // namespace project_parts

@@ -70,7 +70,7 @@ struct Params {
 
 /// Which row of the weights is row i (0 ... 15) of a group; SwiGLU wants a gate row and its up row in the same one.
 __device__ inline long long row_of(const ProjectArgs& args, long long group, int i) {
-  if (args.epilogue != Epilogue::swiglu) return group * kGroupRows + i;
+  if (!is_gated(args.epilogue)) return group * kGroupRows + i;
   const long long half = args.n_rows / 2;
   const long long row = group * (kGroupRows / 2) + i % (kGroupRows / 2);
   if (row >= half) return args.n_rows;

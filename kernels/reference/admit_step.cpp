@@ -21,7 +21,8 @@ void store_rows(const std::vector<float>& x, void* out, DType dtype) {
 /// Rotated queries into args.q.
 void admit_queries(const AdmitStepArgs& args) {
   const SlotCacheView& cache = args.cache;
-  std::vector<float> q = normed_rows(args.qkv, 0, args.n_heads, cache.head_dim, args.q_norm, args.eps, cache.dtype);
+  std::vector<float> q =
+      normed_rows(args.qkv, 0, args.n_heads, cache.head_dim, args.q_norm, args.eps, args.norm_offset, cache.dtype);
   const auto clear_channels = [&] {
     if (args.zero_channel < 0) return;
     const int group = args.n_heads / cache.n_kv_heads;
@@ -43,7 +44,8 @@ void admit_step(const AdmitStepArgs& args) {
   std::vector<char> k(n * size_of(cache.dtype));
   const void* v = static_cast<const char*>(args.qkv) + (k_first + n) * size_of(cache.dtype);
   admit_queries(args);
-  std::vector<float> keys = normed_rows(args.qkv, k_first, cache.n_kv_heads, dim, args.k_norm, args.eps, cache.dtype);
+  std::vector<float> keys =
+      normed_rows(args.qkv, k_first, cache.n_kv_heads, dim, args.k_norm, args.eps, args.norm_offset, cache.dtype);
   rotate_rows(keys, args.position, args.inv_freq, dim, args.attention_scaling);
   store_rows(keys, k.data(), cache.dtype);
 

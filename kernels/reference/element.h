@@ -2,6 +2,7 @@
 // How the references read and write elements, whatever the dtype, one double at a time; the activations.
 
 #include <cmath>
+#include <numbers>
 
 #include "kernels/bfloat16.h"
 #include "kernels/dtype.h"
@@ -30,6 +31,9 @@ inline float rounded(float value, DType dtype) { return dtype == DType::f32 ? va
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 inline double silu(double x) { return x / (1 + std::exp(-x)); }
 inline double gelu(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
+inline double gelu_tanh(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
 
 /// A product q . k as a score (score_variant.h).
 inline double score(double dot, double scale, double soft_cap) {

@@ -22,7 +22,8 @@ std::int64_t key_of(const GateScoreArgs& args, int head) {
 }
 
 std::vector<float> unrotated_key(const GateScoreArgs& args, int head) {
-  return normed_rows(args.qkv, key_of(args, head), 1, args.head_dim, args.k_norm, args.eps, args.dtype);
+  return normed_rows(args.qkv, key_of(args, head), 1, args.head_dim, args.k_norm, args.eps, args.norm_offset,
+                     args.dtype);
 }
 
 /// As the cache holds it.
@@ -100,7 +101,7 @@ double score(const GateScoreArgs& args, int head) {
   if (args.source == GateSource::table) return table_score(args, head, *args.position);
   if (args.source == GateSource::random) return counter_uniform(args.seed, args.layer, head, *args.position);
   const std::int64_t query = static_cast<std::int64_t>(head) * (args.n_heads / args.n_kv_heads) * args.head_dim;
-  return normed_rows(args.qkv, query, 1, args.head_dim, args.q_norm, args.eps, args.dtype).back();
+  return normed_rows(args.qkv, query, 1, args.head_dim, args.q_norm, args.eps, args.norm_offset, args.dtype).back();
 }
 
 }  // namespace

@@ -10,9 +10,10 @@
 
 namespace kvscope::kernels::reference {
 
-/// Rows [n_heads, head_dim] from element `first` of `data` on, normed where there is a `weight` [head_dim].
+/// Rows [n_heads, head_dim] from element `first` of `data` on, normed where there is a `weight` [head_dim], which is
+/// added to `offset`.
 inline std::vector<float> normed_rows(const void* data, std::int64_t first, int n_heads, int head_dim,
-                                      const void* weight, float eps, DType dtype) {
+                                      const void* weight, float eps, float offset, DType dtype) {
   std::vector<float> x(static_cast<std::size_t>(n_heads) * head_dim), w(head_dim);
   for (std::size_t i = 0; i < x.size(); ++i) {
     x[i] = static_cast<float>(load(data, first + static_cast<std::int64_t>(i), dtype));
@@ -26,6 +27,7 @@ inline std::vector<float> normed_rows(const void* data, std::int64_t first, int 
             .x_stride = head_dim,
             .dim = head_dim,
             .eps = eps,
+            .weight_offset = offset,
             .dtype = DType::f32});
   return x;
 }

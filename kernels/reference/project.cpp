@@ -21,7 +21,8 @@ std::vector<double> input(const ProjectArgs& args, std::int64_t token) {
   const double inverse = 1 / std::sqrt(sum / args.dim + args.eps);
   for (int c = 0; c < args.dim; ++c) {
     const double x = load(args.x, first + c, DType::f32);
-    n[c] = rounded(static_cast<float>(x * inverse * load(args.norm_weight, c, args.dtype)), args.dtype);
+    n[c] = rounded(static_cast<float>(x * inverse * (args.norm_offset + load(args.norm_weight, c, args.dtype))),
+                   args.dtype);
   }
   return n;
 }
@@ -42,6 +43,8 @@ void finish(const ProjectArgs& args, std::int64_t at, std::int64_t row, const st
       return store(floats, at, DType::f32, floats[at] + y);
     case Epilogue::swiglu:
       return store(args.out, at, args.dtype, y / (1 + std::exp(-y)) * product(args, row + args.n_rows / 2, n));
+    case Epilogue::geglu:
+      return store(args.out, at, args.dtype, gelu_tanh(y) * product(args, row + args.n_rows / 2, n));
     case Epilogue::logits:
       return store(floats, at, DType::f32, biased);
     case Epilogue::silu:
@@ -56,7 +59,7 @@ void finish(const ProjectArgs& args, std::int64_t at, std::int64_t row, const st
 }  // namespace
 
 void project(const ProjectArgs& args) {
-  const std::int64_t n_out = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
+  const std::int64_t n_out = is_gated(args.epilogue) ? args.n_rows / 2 : args.n_rows;
   for (std::int64_t token = 0; token < args.n_tokens; ++token) {
     const std::vector<double> n = input(args, token);
     for (std::int64_t row = 0; row < n_out; ++row) finish(args, token * n_out + row, row, n);

@@ -45,6 +45,7 @@ struct Problem {
   std::vector<float> weight, bias, read, norm;  // of the scorer
 
   int n_heads() const { return kHeads * group; }
+  float norm_offset() const { return head_dim == 128 ? 1 : 0; }
   int columns() const { return (softmax_map ? 3 : 2) * head_dim + 3; }  // of the scorer's weights
   int score_delay() const { return has_ring ? delay : window; }
   int row() const { return (n_heads() + 2 * kHeads) * head_dim; }
@@ -121,6 +122,7 @@ struct Row {
             .q = memory.put(poison(kSteps * q_row(), dtype)),
             .n_heads = p.n_heads(),
             .eps = kEps,
+            .norm_offset = p.norm_offset(),
             .attention_scaling = p.attention_scaling,
             .zero_channel = p.zero_channel,
             .score = memory.put(p.has_scorer ? std::vector<float>(p.score.size(), 9.0f) : p.score),
@@ -309,6 +311,7 @@ std::vector<float> naive_rotated(const Problem& p, int first_head, int n_heads, 
                 .x_stride = p.head_dim,
                 .dim = p.head_dim,
                 .eps = kEps,
+                .weight_offset = p.norm_offset(),
                 .dtype = p.dtype},
                {});
     }

@@ -37,6 +37,7 @@ struct Problem {
   std::vector<float> anchor;  // [kHeads * head_dim], before the token
 
   int n_heads() const { return kHeads * group; }
+  float norm_offset() const { return head_dim == 128 ? 1 : 0; }
 };
 
 /// The problem with random numbers for the sizes that it has.
@@ -68,6 +69,7 @@ GateScoreArgs put(const Problem& p, DType dtype, Memory& memory) {
           .n_kv_heads = kHeads,
           .head_dim = p.head_dim,
           .eps = kEps,
+          .norm_offset = p.norm_offset(),
           .attention_scaling = p.attention_scaling,
           .dtype = dtype,
           .source = p.source,
@@ -137,6 +139,7 @@ std::vector<float> naive_rows(const Problem& p, int first, int n, const std::vec
               .x_stride = p.head_dim,
               .dim = p.head_dim,
               .eps = kEps,
+              .weight_offset = p.norm_offset(),
               .dtype = p.dtype},
              {});
   }

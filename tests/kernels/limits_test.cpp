@@ -3,16 +3,20 @@
 #include <catch2/catch.hpp>
 
 #include "engine/core/files/weights/kernel_limits.h"
+#include "kernels/expert_mlp.h"
 #include "kernels/lifetime_attention.h"
 #include "kernels/project.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/route_experts.h"
 #include "tests/kernels/backend.h"
 
 using namespace kvscope::kernels;
 using namespace kvscope::test;
 
-static_assert(kvscope::kMaxProductRow == kMaxProjectDim);
+static_assert(kvscope::kMaxProductRow == kMaxProjectDim && kvscope::kMaxProductRow == kMaxExpertFf);
+static_assert(kvscope::kMaxNormRow == kMaxExpertDim && kvscope::kMaxExperts == kMaxRoutedExperts);
+static_assert(kvscope::kMaxExpertsPerToken == kMaxChosenExperts);
 
 namespace {
 

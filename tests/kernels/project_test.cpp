@@ -25,7 +25,8 @@ struct Problem {
   std::vector<float> weight, bias, x, norm_weight;
   std::vector<float> residual;  // what `add` adds to
 
-  int n_out() const { return epilogue == Epilogue::swiglu ? n_rows / 2 : n_rows; }
+  int n_out() const { return is_gated(epilogue) ? n_rows / 2 : n_rows; }
+  float norm_offset() const { return dim % 3 == 0 ? 1 : 0; }
   DType out_dtype() const { return writes_floats(epilogue) ? DType::f32 : dtype; }
 };
 
@@ -56,6 +57,7 @@ std::vector<float> run(Backend backend, const Problem& p, DType dtype) {
                             .dim = p.dim,
                             .n_tokens = p.n_tokens,
                             .eps = kEps,
+                            .norm_offset = p.norm_offset(),
                             .epilogue = p.epilogue,
                             .dtype = dtype,
                             .scratch = memory.put(std::vector<float>(p.x.size()))};
@@ -73,7 +75,7 @@ std::vector<float> naive(const Problem& p) {
       float sum = 0;
       for (const float x : n) sum += x * x;
       const float inverse = 1 / std::sqrt(sum / static_cast<float>(p.dim) + kEps);
-      for (int c = 0; c < p.dim; ++c) n[c] = round(round(n[c] * inverse) * p.norm_weight[c]);
+      for (int c = 0; c < p.dim; ++c) n[c] = round(round(n[c] * inverse) * (p.norm_offset() + p.norm_weight[c]));
     }
     const auto product = [&](int row) {
       float sum = 0;
@@ -94,6 +96,10 @@ std::vector<float> naive(const Problem& p) {
       if (p.epilogue == Epilogue::swiglu) {
         const float silu = round(round(y) / (1 + std::exp(-round(y))));
         out.push_back(round(silu * round(product(r + p.n_out()))));
+      }
+      if (p.epilogue == Epilogue::geglu) {
+        const float x = round(y), gelu = x / 2 * (1 + std::tanh(0.797884561f * (x + 0.044715f * x * x * x)));
+        out.push_back(round(round(gelu) * round(product(r + p.n_out()))));
       }
     }
   }
@@ -119,7 +125,7 @@ void check_problem(Backend backend, const Problem& p) {
 
 Epilogue any_epilogue() {
   return GENERATE(Epilogue::store, Epilogue::add, Epilogue::swiglu, Epilogue::logits, Epilogue::silu, Epilogue::gelu,
-                  Epilogue::sigmoid);
+                  Epilogue::sigmoid, Epilogue::geglu);
 }
 
 /// Sizes around every vector length and tile: 8, 16, 32 and 64 columns, 8 rows, chunks of up to 64 rows.
@@ -247,7 +253,7 @@ TEST_CASE("project: refuses what does not fit, by name and value", "[kernels][pr
   CHECK_THROWS_WITH(project(args, {}), "project: dim is 57345; expected 1 ... 57344");
   args.dim = 2;
   args.bias = x;
-  CHECK_THROWS_WITH(project(args, {}), "project: bias is given; expected null for the epilogues add and swiglu");
+  CHECK_THROWS_WITH(project(args, {}), "project: bias is given; expected null for the epilogues add, swiglu and geglu");
   args.bias = nullptr;
   args.x = nullptr;
   CHECK_THROWS_WITH(project(args, {}), "project: x is null");

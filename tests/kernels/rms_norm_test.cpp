@@ -15,6 +15,7 @@ struct Problem {
   int n_rows, dim, x_stride;
   DType dtype;
   std::vector<float> x, weight;
+  float weight_offset = 0;
 };
 
 Problem random_problem(int n_rows, int dim, int gap, DType dtype) {
@@ -40,6 +41,7 @@ std::vector<float> run(Backend backend, const Problem& p, DType dtype, bool in_p
                             .x_stride = p.x_stride,
                             .dim = p.dim,
                             .eps = kEps,
+                            .weight_offset = p.weight_offset,
                             .dtype = dtype};
   rms_norm(args, {backend});
   return unpack(memory.get(out), dtype);
@@ -53,7 +55,8 @@ std::vector<float> naive(const Problem& p) {
     float sum = 0;
     for (int i = 0; i < p.dim; ++i) sum += x[i] * x[i];
     const float inverse = 1 / std::sqrt(sum / static_cast<float>(p.dim) + kEps);
-    for (int i = 0; i < p.dim; ++i) out.push_back(rounded(rounded(x[i] * inverse, p.dtype) * p.weight[i], p.dtype));
+    for (int i = 0; i < p.dim; ++i)
+      out.push_back(rounded(rounded(x[i] * inverse, p.dtype) * (p.weight_offset + p.weight[i]), p.dtype));
   }
   return out;
 }
@@ -63,7 +66,8 @@ void check_against_reference(Backend backend) {
   const int dim = GENERATE(1, 7, 64, 1000, 1024, 16384);
   const int gap = GENERATE(0, 24);
   CAPTURE(dim, gap, static_cast<int>(dtype));
-  const Problem p = random_problem(5, dim, gap, dtype);
+  Problem p = random_problem(5, dim, gap, dtype);
+  p.weight_offset = GENERATE(0.0f, 1.0f);
   const auto expected = run(Backend::reference, p, DType::f32);
   const double bar = allowed_error(max_error(naive(p), expected), expected, dtype);
   CHECK(max_error(run(backend, p, dtype), expected) <= bar);

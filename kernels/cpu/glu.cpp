@@ -1,4 +1,4 @@
-#include "kernels/swiglu.h"
+#include "kernels/glu.h"
 
 #include <algorithm>
 
@@ -10,19 +10,20 @@ namespace {
 
 constexpr int kPiece = 1024;  // elements at a time, on the stack
 
-void swiglu_piece(const SwigluArgs& args, std::int64_t from, std::int64_t to, int n) {
+void glu_piece(const GluArgs& args, std::int64_t from, std::int64_t to, int n) {
   float gate[kPiece], up[kPiece];
   copy_floats(args.gate_up, from, n, args.dtype, gate);
-  swiglu(gate, as_floats(args.gate_up, from + args.dim, n, args.dtype, up), n);
+  const float* factor = as_floats(args.gate_up, from + args.dim, n, args.dtype, up);
+  args.activation == GluActivation::silu ? swiglu(gate, factor, n) : geglu(gate, factor, n);
   store(gate, args.out, to, n, args.dtype);
 }
 
 }  // namespace
 
-void swiglu(const SwigluArgs& args) {
+void glu(const GluArgs& args) {
   parallel_for(args.n_rows, 20L * args.dim, [&](std::int64_t row) {
     for (int begin = 0; begin < args.dim; begin += kPiece) {
-      swiglu_piece(args, row * 2 * args.dim + begin, row * args.dim + begin, std::min(kPiece, args.dim - begin));
+      glu_piece(args, row * 2 * args.dim + begin, row * args.dim + begin, std::min(kPiece, args.dim - begin));
     }
   });
 }

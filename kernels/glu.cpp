@@ -1,4 +1,4 @@
-#include "kernels/swiglu.h"
+#include "kernels/glu.h"
 
 #include <limits>
 
@@ -6,14 +6,15 @@
 
 namespace kvscope::kernels {
 
-void swiglu(const SwigluArgs& args, Place place) {
-  const ArgumentCheck check("swiglu");
+void glu(const GluArgs& args, Place place) {
+  const ArgumentCheck check("glu");
   check.dtype(args.dtype);
+  check.range("activation", static_cast<int>(args.activation), 0, static_cast<int>(GluActivation::gelu_tanh));
   check.range("dim", args.dim, 1, 1 << 20);
   check.range("n_rows", args.n_rows, 0, std::numeric_limits<std::int32_t>::max());
   if (args.n_rows == 0) return;
   check.pointers({{"gate_up", args.gate_up}, {"out", args.out}});
-  KVSCOPE_RUN(swiglu, args, place);
+  KVSCOPE_RUN(glu, args, place);
 }
 
 }  // namespace kvscope::kernels

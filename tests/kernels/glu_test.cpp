@@ -1,4 +1,4 @@
-#include "kernels/swiglu.h"
+#include "kernels/glu.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -15,19 +15,30 @@ struct Problem {
   int n_rows, dim;
   DType dtype;
   std::vector<float> gate_up;
+  GluActivation activation = GluActivation::silu;
 };
 
-Problem random_problem(int n_rows, int dim, DType dtype) {
-  return {n_rows, dim, dtype, rounded(random_normal(2 * static_cast<std::size_t>(n_rows) * dim, 51, 4), dtype)};
+Problem random_problem(int n_rows, int dim, GluActivation activation, DType dtype) {
+  return {n_rows, dim, dtype, rounded(random_normal(2 * static_cast<std::size_t>(n_rows) * dim, 51, 4), dtype),
+          activation};
 }
 
 std::vector<float> run(Backend backend, const Problem& p, DType dtype) {
   Memory memory(backend);
   auto* out = memory.put(poison(static_cast<std::size_t>(p.n_rows) * p.dim, dtype));
-  const SwigluArgs args = {
-      .gate_up = memory.put(pack(p.gate_up, dtype)), .out = out, .n_rows = p.n_rows, .dim = p.dim, .dtype = dtype};
-  swiglu(args, {backend});
+  const GluArgs args = {.gate_up = memory.put(pack(p.gate_up, dtype)),
+                        .out = out,
+                        .n_rows = p.n_rows,
+                        .dim = p.dim,
+                        .activation = p.activation,
+                        .dtype = dtype};
+  glu(args, {backend});
   return unpack(memory.get(out), dtype);
+}
+
+float activated(GluActivation activation, float x) {
+  if (activation == GluActivation::silu) return x / (1 + std::exp(-x));
+  return 0.5f * x * (1 + std::tanh(0.797884561f * (x + 0.044715f * x * x * x)));
 }
 
 /// Two tensor operations, rounded after each.
@@ -36,7 +47,7 @@ std::vector<float> naive(const Problem& p) {
   for (int row = 0; row < p.n_rows; ++row) {
     const float* x = p.gate_up.data() + static_cast<std::size_t>(row) * 2 * p.dim;
     for (int i = 0; i < p.dim; ++i) {
-      out.push_back(rounded(rounded(x[i] / (1 + std::exp(-x[i])), p.dtype) * x[p.dim + i], p.dtype));
+      out.push_back(rounded(rounded(activated(p.activation, x[i]), p.dtype) * x[p.dim + i], p.dtype));
     }
   }
   return out;
@@ -46,16 +57,21 @@ void check_shapes(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const int dim = GENERATE(1, 7, 8, 192, 1025, 3072);  // parts of 16 bytes, of a vector and of a piece
   const int n_rows = GENERATE(0, 1, 33);
-  CAPTURE(dim, n_rows, static_cast<int>(dtype));
-  const Problem p = random_problem(n_rows, dim, dtype);
+  const GluActivation activation = GENERATE(GluActivation::silu, GluActivation::gelu_tanh);
+  CAPTURE(dim, n_rows, static_cast<int>(activation), static_cast<int>(dtype));
+  const Problem p = random_problem(n_rows, dim, activation, dtype);
   const std::vector<float> expected = run(Backend::reference, p, DType::f32);
   CHECK(max_error(run(backend, p, dtype), expected) <= allowed_error(max_error(naive(p), expected), expected, dtype));
 }
 
-/// silu(0) = 0, silu(x) goes to x above and to 0 below, also where exp overflows; a NaN stays one.
+/// f(0) = 0, f(x) goes to x above and to 0 below, also where exp overflows; a NaN stays one.
 void check_ends(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const Problem p = {1, 8, dtype, {0, 100, -100, 1e30f, -1e30f, 20, -200, NAN, 1, 2, 3, 1, 1, 1, 1, 1}};
+  const Problem p = {1,
+                     8,
+                     dtype,
+                     {0, 100, -100, 1e30f, -1e30f, 20, -200, NAN, 1, 2, 3, 1, 1, 1, 1, 1},
+                     GENERATE(GluActivation::silu, GluActivation::gelu_tanh)};
   const std::vector<float> out = run(backend, p, dtype);
   CHECK(out[0] == 0);
   CHECK(out[1] == 200);
@@ -69,18 +85,18 @@ void check_ends(Backend backend) {
 
 }  // namespace
 
-TEST_CASE("swiglu: large and small gates saturate", "[kernels][swiglu]") {
+TEST_CASE("glu: large and small gates saturate", "[kernels][glu]") {
   check_ends(GENERATE(Backend::reference, Backend::cpu));
 }
 
-TEST_CASE("swiglu: the CPU version is as exact as a plain one", "[kernels][swiglu]") { check_shapes(Backend::cpu); }
+TEST_CASE("glu: the CPU version is as exact as a plain one", "[kernels][glu]") { check_shapes(Backend::cpu); }
 
-TEST_CASE("swiglu: on CUDA large and small gates saturate", "[kernels][swiglu][cuda]") {
+TEST_CASE("glu: on CUDA large and small gates saturate", "[kernels][glu][cuda]") {
   if (skip_without_device()) return;
   check_ends(Backend::cuda);
 }
 
-TEST_CASE("swiglu: the CUDA version is as exact as a plain one", "[kernels][swiglu][cuda]") {
+TEST_CASE("glu: the CUDA version is as exact as a plain one", "[kernels][glu][cuda]") {
   if (skip_without_device()) return;
   check_shapes(Backend::cuda);
 }
