@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/files/gate/gate_file.h"
@@ -98,7 +99,8 @@ struct Trained {
   std::vector<double> losses, means;
 };
 
-Trained train(const nlohmann::json& recipe, const fs::path& output, const fs::path& data = kText) {
+Trained train(const nlohmann::json& recipe, const fs::path& output, const fs::path& data = kText,
+              const fs::path& base = kModel) {
   Trained out;
   JobContext context;
   context.row = [&](const std::string&, const nlohmann::json& row) {
@@ -106,7 +108,7 @@ Trained train(const nlohmann::json& recipe, const fs::path& output, const fs::pa
     out.means.push_back(row.at("gate_mean"));
   };
   out.result =
-      train_job({{"recipe", recipe}, {"base", kModel}, {"data", data}, {"output", output}, {"device", "cpu"}}, context);
+      train_job({{"recipe", recipe}, {"base", base}, {"data", data}, {"output", output}, {"device", "cpu"}}, context);
   return out;
 }
 
@@ -203,6 +205,38 @@ TEST_CASE("training closes gates, is the same for the same seed, and what it wri
   }
   CHECK(load_gate(scratch / "one" / (method + "-0.5"), model).hash !=
         load_gate(scratch / "one" / (method + "-0.7"), model).hash);
+}
+
+TEST_CASE("a gate learns in the layers of a hybrid model that attend to all, and in no other") {
+  const auto method = GENERATE(as<std::string>{}, "wg-kv", "sp-kv", "dms");
+  const test::TempFolder scratch;
+  const fs::path base = scratch / "base";
+  fs::copy(kModel, base);
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(base / "config.json"));
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 24;
+  config["layer_types"] = {"sliding_attention", "full_attention",    "sliding_attention",
+                           "sliding_attention", "sliding_attention", "full_attention"};
+  std::ofstream(base / "config.json") << config;
+  nlohmann::json plain = recipe(method);
+  plain["gate"]["weight_decay"] = 0;  // which changes all weights
+  const Trained run = train(plain, scratch / "out", kText, base);
+  REQUIRE(run.losses.size() == 8);
+  CHECK(run.means.back() < run.means.front());
+  const ModelConfig model = ModelConfig::load(base);
+  const GateFile soft = load_gate(scratch / "out" / (method + "-0.5"), model),
+                 hard = load_gate(scratch / "out" / (method + "-0.7"), model);
+  for (const auto& [name, tensor] : soft.tensors) {
+    const auto n = tensor.values.size() / static_cast<std::size_t>(model.n_layers);
+    const std::vector<float>& later = hard.tensors.at(name).values;
+    for (std::size_t layer = 0; layer < static_cast<std::size_t>(model.n_layers); ++layer) {
+      const auto first = static_cast<std::ptrdiff_t>(layer * n), end = first + static_cast<std::ptrdiff_t>(n);
+      const bool same = std::equal(tensor.values.begin() + first, tensor.values.begin() + end, later.begin() + first);
+      CAPTURE(name, layer);
+      if (model.is_local(static_cast<int>(layer))) CHECK(same);
+      if (name == "w2" && !model.is_local(static_cast<int>(layer))) CHECK_FALSE(same);
+    }
+  }
 }
 
 TEST_CASE("a cache of hard gates holds the window and what is open behind it, counted in loops") {

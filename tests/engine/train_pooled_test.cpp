@@ -102,7 +102,13 @@ TEST_CASE("gradients of a pooled cutoff go to the tokens that stand at it") {
 }
 
 TEST_CASE("through a pooled soft boundary scorers and an adapter learn from the model's output") {
-  const ModelConfig model = test::student_config();
+  ModelConfig model = test::student_config();
+  const bool hybrid = GENERATE(false, true);  // with local layers before, between and after those that share the budget
+  if (hybrid) {
+    model.n_layers = 5;
+    model.set_family(*find_family("Gemma3ForCausalLM"));
+    for (const std::size_t layer : {0, 2, 4}) model.layers[layer].window = 12;
+  }
   DecoderModule base(model, 64, at::kCPU, at::kFloat, /*trained=*/false);
   base.initialise(4);
   ScorerOptions options{.window = 8, .delay = 8, .n_sink = 2, .top_k = {6}, .queries = 12};
@@ -112,8 +118,9 @@ TEST_CASE("through a pooled soft boundary scorers and an adapter learn from the 
   adapter.initialise(7);
   const bool joint = GENERATE(false, true);
   const DecoderModule student = joint ? base.adapted(adapter) : base;
-  ScorerModule scorer(options, model, at::kCPU);
+  ScorerModule scorer(options, model, at::kCPU), at_start(options, model, at::kCPU);
   scorer.initialise(1);
+  at_start.initialise(1);
   AdamW optimizer(scorer.parameters(), {.learning_rate = 3e-3, .weight_decay = 0, .clip = 0});
   if (joint) optimizer.add(adapter.parameters(), 1);
   at::manual_seed(9);
@@ -128,4 +135,12 @@ TEST_CASE("through a pooled soft boundary scorers and an adapter learn from the 
   }
   CHECK(last < 0.9 * first);
   if (joint) CHECK(kl > 0);
+  for (const auto& spec : scorer.parameters().specs()) {  // [n_layers, ...]: nothing is learnt where nothing is decided
+    CAPTURE(spec.name);
+    const at::Tensor of_layers = scorer.parameters().master(spec.name);
+    const at::Tensor start = at_start.parameters().master(spec.name);
+    for (int layer = 0; layer < model.n_layers && hybrid; ++layer) {
+      if (model.is_local(layer)) CHECK(at::equal(of_layers[layer], start[layer]));
+    }
+  }
 }

@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
+#include <stdexcept>
 
 #include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/support/error.h"
@@ -42,6 +44,10 @@ std::vector<FlatParameters::Spec> parameter_specs(const ModelConfig& c) {
       add(names.k_norm, {c.head_dim});
     }
     add(names.post_norm, {hidden});
+    if (layer.norms == NormPlacement::around) {
+      add(names.attention_out_norm, {hidden});
+      add(names.mlp_out_norm, {hidden});
+    }
     add(names.gate, {ffn, hidden});
     add(names.up, {ffn, hidden});
     add(names.down, {hidden, ffn});
@@ -56,10 +62,12 @@ DecoderModule::DecoderModule(const ModelConfig& config, int n_positions, at::Dev
     : config_(config),
       compute_type_(compute_type),
       parameters_(parameter_specs(config), device, compute_type, trained) {
-  if (!config.windows().empty())
-    throw Error({.file = "model",
-                 .found = "layers that attend to a window alone (sliding_attention)",
-                 .expected = "a model whose layers are all global, to be trained here"});
+  const auto is_local = [](const LayerConfig& layer) { return layer.window > 0; };
+  if (std::ranges::all_of(config.layers, is_local))
+    throw Error({.code = ExitCode::usage,
+                 .file = "model",
+                 .found = "a window in every layer",
+                 .expected = "a layer that attends to all tokens, to be trained here"});
   if (config.family->names.qkv != nullptr)
     throw Error({.code = ExitCode::usage,
                  .file = "model",
@@ -68,6 +76,7 @@ DecoderModule::DecoderModule(const ModelConfig& config, int n_positions, at::Dev
   check_layers(config, "model");
   require_plain_attention(config, "training");
   require_whole_rotation(config, "training");
+  require_no_experts(config, "training");
   const TensorNames& names = config.family->names;
   embedding_ = parameters_[weight_of(names.embedding)];
   output_ = config.tie_word_embeddings ? embedding_ : parameters_[weight_of(names.lm_head)];
@@ -126,6 +135,10 @@ DecoderModule::Layer DecoderModule::layer_of(int index) const {
     out.q_norm = get(names.q_norm);
     out.k_norm = get(names.k_norm);
   }
+  if (layer.norms == NormPlacement::around) {
+    out.attention_out_norm = get(names.attention_out_norm);
+    out.mlp_out_norm = get(names.mlp_out_norm);
+  }
   return out;
 }
 
@@ -133,7 +146,8 @@ void DecoderModule::initialise(std::uint64_t seed) {
   const double into_residual = 1 / std::sqrt(2.0 * config_.n_layers);
   const TensorNames& names = config_.family->names;
   parameters_.initialise(seed, [&](const FlatParameters::Spec& spec) -> FlatParameters::Start {
-    if (spec.shape.size() != 2) return {.constant = spec.name.ends_with(".bias") ? 0.0 : 1.0};
+    const double gain = 1 - config_.family->norm_offset;
+    if (spec.shape.size() != 2) return {.constant = spec.name.ends_with(".bias") ? 0.0 : gain};
     if (spec.name == weight_of(names.embedding)) return {.deviation = 0.02};
     const double deviation = 1 / std::sqrt(static_cast<double>(spec.shape[1]));
     const bool writes = spec.name.ends_with(weight_of(names.o)) || spec.name.ends_with(weight_of(names.down));
@@ -151,7 +165,10 @@ at::Tensor DecoderModule::norm(const at::Tensor& x, const at::Tensor& gain, doub
 
 at::Tensor DecoderModule::final_norm(const at::Tensor& x) const { return norm(x, final_norm_, config_.rms_norm_eps); }
 
-at::Tensor DecoderModule::embed(const at::Tensor& ids) const { return at::embedding(embedding_, ids).to(at::kFloat); }
+at::Tensor DecoderModule::embed(const at::Tensor& ids) const {
+  const at::Tensor x = at::embedding(embedding_, ids).to(at::kFloat);
+  return config_.family->scaled_embedding ? x * std::sqrt(static_cast<double>(config_.hidden_size)) : x;
+}
 
 /// What a pass with gradients computes of a layer (engine/model/decoder_layer.h).
 class DecoderModule::LayerOps {
@@ -196,7 +213,13 @@ class DecoderModule::LayerOps {
   }
 
   at::Tensor project(const at::Tensor& x, const Matrix& matrix) const { return module_.product(matrix, x); }
-  at::Tensor gated(const at::Tensor& n) const { return at::silu(project(n, weights_.gate)) * project(n, weights_.up); }
+  at::Tensor gated(const at::Tensor& n) const {
+    const at::Tensor gate = project(n, weights_.gate), up = project(n, weights_.up);
+    return (layer_.activation == MlpActivation::silu ? at::silu(gate) : at::gelu(gate, "tanh")) * up;
+  }
+  [[noreturn]] at::Tensor experts(const at::Tensor&) const {
+    throw std::logic_error("experts are not trained");  // require_no_experts() refuses such a model
+  }
   void add(const at::Tensor& branch) { x_ = x_ + branch; }
 
  private:
@@ -221,9 +244,13 @@ DecoderModule::Heads DecoderModule::project_unrotated(int layer, const at::Tenso
 }
 
 at::Tensor DecoderModule::attend(int layer, const Heads& heads) const {
+  const std::int64_t window = config_.layers[static_cast<std::size_t>(layer)].window, n = heads.q.size(1);
+  std::optional<at::Tensor> in_window;  // [n, n]: true where the query of a row sees the key of a column
+  if (window > 0 && window < n)
+    in_window = at::ones({n, n}, heads.q.options().dtype(at::kBool)).tril().triu(1 - window);
   const at::Tensor out = at::scaled_dot_product_attention(
-      heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), /*attn_mask=*/{}, /*dropout_p=*/0,
-      /*is_causal=*/true, config_.attention_scale(layer), /*enable_gqa=*/config_.n_heads != config_.n_kv_heads);
+      heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), in_window, /*dropout_p=*/0,
+      /*is_causal=*/!in_window, config_.attention_scale(layer), /*enable_gqa=*/config_.n_heads != config_.n_kv_heads);
   return out.transpose(1, 2).reshape({heads.q.size(0), heads.q.size(1), -1});
 }
 

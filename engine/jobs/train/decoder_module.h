@@ -21,7 +21,7 @@ namespace kvscope::engine {
 class DecoderModule {
  public:
   /// Not `trained`: a frozen base, through which gradients go and none of which is changed. Throws Error (usage) for a
-  /// model whose own attention is limited to a window: its future attention is not what a gate is trained on.
+  /// model that it does not compute.
   DecoderModule(const ModelConfig& config, int n_positions, at::Device device, at::ScalarType compute_type,
                 bool trained);
 
@@ -48,7 +48,7 @@ class DecoderModule {
   Heads project(int layer, const at::Tensor& x) const;
   /// The same with k_unrotated, in a few more passes over q and k.
   Heads project_unrotated(int layer, const at::Tensor& x) const;
-  /// Dense causal attention, [B, T, n_heads * D].
+  /// Causal attention, of a local layer within its window, [B, T, n_heads * D].
   at::Tensor attend(int layer, const Heads& heads) const;
   /// attention [B, T, n_heads * D] -> the layer's output, residuals and MLP included.
   at::Tensor finish(int layer, const at::Tensor& x, const at::Tensor& attention) const;

@@ -31,7 +31,7 @@ struct GateLossInputs {
   const at::Tensor& share;    // [n] float32: of each of these
   const at::Tensor& student;  // [B, T, H] final normed hidden states through the gates
   const at::Tensor& teacher;  // the same of the base without gates and adapter; without gradients
-  const at::Tensor& gates;    // [L, B, n_kv_heads, T] as attention saw them
+  const at::Tensor& gates;    // [global layers, B, n_kv_heads, T] as attention saw them
 };
 
 struct GateMethod {

@@ -168,7 +168,7 @@ at::Tensor no_output(const DecoderModule::Heads& heads) {
 /// Of one batch through the gates, with gradients.
 struct GatedPass {
   at::Tensor loss, kept_output;
-  at::Tensor gates;  // [L, B, n_kv_heads, T]
+  at::Tensor gates;  // [global layers, B, n_kv_heads, T]
 };
 
 GatedPass pass(const DecoderModule& base, const TrainedGates& trained, const GatePlan& plan, const Batch& batch,
@@ -186,6 +186,10 @@ GatedPass pass(const DecoderModule& base, const TrainedGates& trained, const Gat
       trained.gate ? trained.gate->layers() : std::vector<GateModule::Layer>();
   std::vector<at::Tensor> gates;
   for (int layer = 0; layer < base.config().n_layers; ++layer) {
+    if (base.config().is_local(layer)) {  // its window is the model's own: nothing is decided there
+      x = trained.student.finish(layer, x, trained.student.attend(layer, trained.student.project(layer, x)));
+      continue;
+    }
     const bool unrotated = trained.gate && trained.gate->reads_unrotated();
     const auto heads = unrotated ? trained.student.project_unrotated(layer, x) : trained.student.project(layer, x);
     const at::Tensor output =
@@ -223,6 +227,7 @@ StepLosses accumulate(const DecoderModule& base, const TrainedGates& trained, co
 std::vector<std::string> loss_columns(const TrainedGates& trained, const ModelConfig& model) {
   std::vector<std::string> columns = {"loss_all", "loss_output", "gate_mean", "gate_open"};
   for (int layer = 0; layer < model.n_layers && trained.gate; ++layer) {
+    if (model.is_local(layer)) continue;
     for (int head = 0; head < model.n_kv_heads; ++head)
       columns.push_back("open_" + std::to_string(layer) + "_" + std::to_string(head));
   }

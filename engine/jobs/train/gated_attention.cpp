@@ -130,7 +130,8 @@ at::Tensor plain_gated_attention(const at::Tensor& q, const at::Tensor& k, const
 
 at::Tensor gated_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& log_gate,
                            std::int64_t window, double scale) {
-  if (q.is_cuda() && q.scalar_type() == at::kBFloat16) {
+  constexpr std::int64_t kMostChannels = 256;  // of a head in the library's flash attention
+  if (q.is_cuda() && q.scalar_type() == at::kBFloat16 && q.size(-1) + kGateChannels <= kMostChannels) {
     return FlashGatedAttention::apply(q.contiguous(), k.contiguous(), v.contiguous(), log_gate.contiguous(), window,
                                       scale);
   }

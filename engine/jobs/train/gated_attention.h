@@ -16,7 +16,8 @@ namespace kvscope::engine {
 ///
 /// In bfloat16 on CUDA two calls of the library's flash attention, merged by their log-sum-exp: a sliding window over the
 /// plain keys, and causal attention of queries window ... T - 1 over keys 0 ... T - window - 1, whose gate is two more
-/// channels (a high and a low part: one bfloat16 would blur a gate by 1 %). Elsewhere plain_gated_attention.
+/// channels (a high and a low part: one bfloat16 would blur a gate by 1 %). Elsewhere, and for heads of more than 248
+/// channels, plain_gated_attention.
 at::Tensor gated_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& log_gate,
                            std::int64_t window, double scale);
 

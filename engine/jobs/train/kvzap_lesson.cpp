@@ -16,16 +16,20 @@ KvzapLesson kvzap_lesson(const DecoderModule& base, const GateModule& gate, cons
   std::vector<at::Tensor> predicted, target;
   at::Tensor x;
   for (int layer = 0; layer < n_layers; ++layer) {
+    const bool is_local = base.config().is_local(layer);
     DecoderModule::Heads read;
     {
       const c10::NoGradGuard no_grad;
       if (layer == 0) x = base.embed(ids.narrow(1, 0, span.repetition + span.n));
       const DecoderModule::Heads heads = base.project(layer, x);
-      target.push_back(log_kvzip_plus(heads, base.output_projection(layer), base.config().attention_scale(layer), span)
-                           .index_select(2, chosen));
+      if (!is_local) {
+        const double scale = base.config().attention_scale(layer);
+        target.push_back(log_kvzip_plus(heads, base.output_projection(layer), scale, span).index_select(2, chosen));
+      }
       read.input = heads.input.index_select(1, chosen + span.text);
       if (layer + 1 < n_layers) x = base.finish(layer, x, base.attend(layer, heads));
     }
+    if (is_local) continue;
     predicted.push_back(gate.output(networks[static_cast<std::size_t>(layer)], read, {}));
   }
   return {at::stack(predicted), at::stack(target)};

@@ -12,7 +12,7 @@
 
 namespace kvscope::engine {
 
-/// [L, B, n_kv_heads, n] float32, n: positions of the first copy. The loss is the mean of the squared difference.
+/// [global layers, B, n_kv_heads, n] float32, n: positions of the first copy. The loss is the mean of the squared difference.
 struct KvzapLesson {
   at::Tensor predicted;  // with the gate's gradients
   at::Tensor target;     // log_kvzip_plus(), without
@@ -26,14 +26,14 @@ KvzapLesson kvzap_lesson(const DecoderModule& base, const GateModule& gate, cons
 class KvzapFit {
  public:
   void add(const KvzapLesson& lesson);
-  /// [L, n_kv_heads] float64: mean squared error, and the share of the target's variance in this head that is explained.
+  /// [global layers, n_kv_heads] float64: mean squared error, and the share of the target's variance in this head that is explained.
   at::Tensor error() const;
   at::Tensor explained() const;
   /// The threshold that this share of all predictions reaches.
   double threshold_of(double density) const;
 
  private:
-  std::vector<at::Tensor> predicted_, target_;  // [L, n_kv_heads, n] each, on the CPU
+  std::vector<at::Tensor> predicted_, target_;  // [global layers, n_kv_heads, n] each, on the CPU
 };
 
 }  // namespace kvscope::engine

@@ -22,7 +22,7 @@ struct LayerTargets {
   at::Tensor target;  // [HK, B, T]
 };
 
-/// One dense pass of the frozen base, layer by layer: `use` is called after each layer, and its tensors go then.
+/// One dense pass of the frozen base, layer by layer: `use` is called after each global layer, and its tensors go then.
 template <typename Use>
 void teach(const DecoderModule& base, const at::Tensor& ids, const ScorerOptions& options, const Use& use) {
   at::Tensor x;
@@ -35,6 +35,10 @@ void teach(const DecoderModule& base, const at::Tensor& ids, const ScorerOptions
     {
       const c10::NoGradGuard no_grad;
       const auto heads = base.project(layer, x);
+      if (base.config().is_local(layer)) {
+        x = base.finish(layer, x, base.attend(layer, heads));
+        continue;
+      }
       const at::Tensor weight = value_weight(heads.v, options.weight, base.output_projection(layer));
       const auto teacher = teacher_attention(heads.q, heads.k, heads.v, options.window, options.mass,
                                              base.config().attention_scale(layer), weight);
@@ -57,12 +61,13 @@ int layers_at_once(const ModelConfig& model, const at::Tensor& ids, const Scorer
 at::Tensor accumulate(const DecoderModule& base, const ScorerModule& scorer, const at::Tensor& ids,
                       const ScorerOptions& options, Random& random) {
   at::Tensor total = at::zeros({}, at::TensorOptions(ids.device()).dtype(at::kFloat));
-  const int n_layers = base.config().n_layers, at_once = layers_at_once(base.config(), ids, options);
+  const ModelConfig& model = base.config();
+  const int n_layers = n_global_layers(model), at_once = layers_at_once(model, ids, options);
   std::vector<at::Tensor> k, v, target;
   teach(base, ids, options, [&](int layer, const LayerTargets& targets) {
     k.push_back(targets.k), v.push_back(targets.v), target.push_back(targets.target);
     const int n = static_cast<int>(k.size());
-    if (n < at_once && layer + 1 < n_layers) return;
+    if (n < at_once && layer + 1 < model.n_layers && !model.is_local(layer + 1)) return;
     const int top_k = options.top_k[random.below(options.top_k.size())];
     total += teach_boundary(scorer, {layer + 1 - n, n}, at::cat(k, 2), at::cat(v, 2), at::cat(target), top_k, options,
                             random) /
@@ -77,7 +82,8 @@ nlohmann::json heldout_recall(const DecoderModule& base, const ScorerModule& sco
                               const ScorerOptions& options) {
   const c10::NoGradGuard no_grad;
   constexpr int kAtOnce = 2;
-  const int n_layers = base.config().n_layers, n_positions = heldout.length();
+  const ModelConfig& model = base.config();
+  const int n_positions = heldout.length();
   std::map<int, at::Tensor> sums;  // [L, HK]
   int n_batches = 0;
   for (int first = 0; first + kAtOnce <= std::max(kAtOnce, options.heldout_sequences); first += kAtOnce, ++n_batches) {
@@ -87,7 +93,7 @@ nlohmann::json heldout_recall(const DecoderModule& base, const ScorerModule& sco
       const at::Tensor scores = all_priorities(scorer, layer, targets.k, targets.v);
       for (const int top_k : options.top_k) {
         auto& sum = sums[top_k];
-        if (!sum.defined()) sum = at::zeros({n_layers, scores.size(0)});
+        if (!sum.defined()) sum = at::zeros({model.n_layers, scores.size(0)});
         sum.select(0, layer).add_(oracle_recall(scores, targets.target, options.n_sink, options.window, top_k));
       }
     });
@@ -96,8 +102,11 @@ nlohmann::json heldout_recall(const DecoderModule& base, const ScorerModule& sco
   for (const auto& [top_k, sum] : sums) {
     const at::Tensor recall = sum / n_batches;
     nlohmann::json by_layer;
-    for (int layer = 0; layer < n_layers; ++layer) by_layer.push_back(recall.select(0, layer).mean().item<double>());
-    result[std::to_string(top_k)] = {{"mean", recall.mean().item<double>()}, {"by_layer", by_layer}};
+    for (int layer = 0; layer < model.n_layers; ++layer)
+      by_layer.push_back(model.is_local(layer) ? nlohmann::json()
+                                               : nlohmann::json(recall.select(0, layer).mean().item<double>()));
+    const double mean = recall.mean().item<double>() * model.n_layers / n_global_layers(model);  // local layers: zeros
+    result[std::to_string(top_k)] = {{"mean", mean}, {"by_layer", by_layer}};
   }
   return result;
 }

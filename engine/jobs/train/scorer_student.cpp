@@ -24,24 +24,36 @@ CacheBudget draw_budget(const ScorerOptions& options, Random& random) {
 /// values. Gradients go to the scores of the tokens that stand at them, as under a budget of each head.
 at::Tensor pooled_least(const DecoderModule& student, const ScorerModule& scorer, const at::Tensor& ids,
                         const CacheBudget& budget) {
-  const int n_layers = student.config().n_layers;
+  const ModelConfig& model = student.config();
+  std::vector<int> layers;  // that share the budget
   std::vector<at::Tensor> k, v, priorities;
   PooledCutoff cutoff;
   {
     const c10::NoGradGuard no_grad;
     at::Tensor x = student.embed(ids);
-    for (int layer = 0; layer < n_layers; ++layer) {
+    for (int layer = 0; layer < model.n_layers; ++layer) {
       const auto heads = student.project(layer, x);
-      k.push_back(heads.k), v.push_back(heads.v);
-      priorities.push_back(all_priorities(scorer, layer, heads.k, heads.v));
+      if (!model.is_local(layer)) {
+        layers.push_back(layer), k.push_back(heads.k), v.push_back(heads.v);
+        priorities.push_back(all_priorities(scorer, layer, heads.k, heads.v));
+      }
       x = student.finish(layer, x, student.attend(layer, heads));
     }
     cutoff = pooled_cutoff(at::cat(priorities), budget, kPooledStride);
   }
-  const LayerRange all(0, n_layers);
-  const at::Tensor tokens = cutoff.token.expand({n_layers * k.front().size(2), -1, -1}).contiguous();  // [H, B, P]
-  const at::Tensor raw = scorer.scores(all, at::cat(k, 2), at::cat(v, 2), tokens);
-  return cutoff.of_queries(scorer.priorities(all, raw, tokens).gather(0, cutoff.head.unsqueeze(0)).squeeze(0));
+  std::vector<at::Tensor> at_cutoff;  // of layers in a row together
+  for (std::size_t first = 0, end = 0; first < layers.size(); first = end) {
+    while (end < layers.size() && layers[end] - layers[first] == static_cast<int>(end - first)) ++end;
+    const int n = static_cast<int>(end - first);
+    const LayerRange range(layers[first], n);
+    const auto of_range = [&](const std::vector<at::Tensor>& all) {
+      return at::cat(at::ArrayRef<at::Tensor>(all).slice(first, static_cast<std::size_t>(n)), 2);
+    };
+    const at::Tensor tokens = cutoff.token.expand({n * k.front().size(2), -1, -1}).contiguous();  // [heads, B, P]
+    const at::Tensor raw = scorer.scores(range, of_range(k), of_range(v), tokens);
+    at_cutoff.push_back(scorer.priorities(range, raw, tokens));
+  }
+  return cutoff.of_queries(at::cat(at_cutoff).gather(0, cutoff.head.unsqueeze(0)).squeeze(0));
 }
 
 at::Tensor dense_hidden(const DecoderModule& base, const at::Tensor& ids) {
@@ -49,7 +61,19 @@ at::Tensor dense_hidden(const DecoderModule& base, const at::Tensor& ids) {
   return base.hidden(ids);
 }
 
+/// A local layer, in which nothing is decided.
+at::Tensor through_window(const DecoderModule& student, int layer, const at::Tensor& x,
+                          const DecoderModule::Heads& heads) {
+  return student.finish(layer, x, student.attend(layer, heads));
+}
+
 }  // namespace
+
+int n_global_layers(const ModelConfig& model) {
+  int n = 0;
+  for (int layer = 0; layer < model.n_layers; ++layer) n += model.is_local(layer) ? 0 : 1;
+  return n;
+}
 
 at::Tensor next_token_loss(const at::Tensor& hidden, const at::Tensor& output, const at::Tensor& ids) {
   const auto n = ids.size(1) - 1;
@@ -83,6 +107,10 @@ at::Tensor hidden_under(const DecoderModule& student, const ScorerModule& scorer
   at::Tensor x = student.embed(ids);
   for (int layer = 0; layer < student.config().n_layers; ++layer) {
     const auto heads = student.project(layer, x);
+    if (student.config().is_local(layer)) {
+      x = through_window(student, layer, x, heads);
+      continue;
+    }
     const at::Tensor priorities = all_priorities(scorer, layer, heads.k, heads.v);
     const at::Tensor lifetimes =
         options.pooled ? lifetimes_under(priorities, least, budget) : running_top_k(priorities, budget);
@@ -96,12 +124,16 @@ StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& stude
                            const at::Tensor& ids, const ScorerOptions& options, Random& random) {
   const CacheBudget budget = draw_budget(options, random);
   const at::Tensor teacher = dense_hidden(base, ids);
-  const int n_layers = base.config().n_layers;
+  const int n_layers = base.config().n_layers, n_global = n_global_layers(base.config());
   const at::Tensor least = options.pooled ? pooled_least(student, scorer, ids, budget).detach() : at::Tensor();
   at::Tensor boundary = at::zeros({}, at::TensorOptions(ids.device()).dtype(at::kFloat));
   at::Tensor x = student.embed(ids);
   for (int layer = 0; layer < n_layers; ++layer) {
     const auto heads = student.project(layer, x);
+    if (base.config().is_local(layer)) {
+      x = through_window(student, layer, x, heads);
+      continue;
+    }
     const double scale = base.config().attention_scale(layer);
     at::Tensor lifetimes, target;
     {
@@ -113,7 +145,7 @@ StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& stude
                                  options.sparse_lse ? lifetimes : at::Tensor())
                    .target;
     }
-    boundary += teach_boundary(scorer, layer, heads.k, heads.v, target, budget.top_k, options, random) / n_layers;
+    boundary += teach_boundary(scorer, layer, heads.k, heads.v, target, budget.top_k, options, random) / n_global;
     x = student.finish(layer, x, lifetime_attention(heads.q, heads.k, heads.v, lifetimes, scale));
   }
   const at::Tensor hidden = student.final_norm(x);
@@ -139,6 +171,10 @@ at::Tensor output_lesson(const DecoderModule& base, const DecoderModule& student
   at::Tensor x = base.embed(ids).detach().requires_grad_(true);
   for (int layer = 0; layer < base.config().n_layers; ++layer) {
     const auto heads = student.project(layer, x);
+    if (base.config().is_local(layer)) {
+      x = through_window(student, layer, x, heads);
+      continue;
+    }
     const at::Tensor priorities = all_priorities(scorer, layer, heads.k, heads.v);
     const at::Tensor least = options.pooled ? pooled : cutoffs(priorities, running_top_k(priorities, budget), budget);
     const at::Tensor attention = soft_top_k_attention(heads.q, heads.k, heads.v, priorities, least, budget,

@@ -11,6 +11,9 @@
 
 namespace kvscope::engine {
 
+/// Layers in which a policy decides: all but the local ones.
+int n_global_layers(const ModelConfig& model);
+
 /// Adds the gradients of eq. 7 at sampled contests, the same queries in all layers; returns the sum of the layers' losses. k, v
 /// [B, T, HK, D], target [HK, B, T]. Only the tokens of those contests are scored.
 at::Tensor teach_boundary(const ScorerModule& scorer, LayerRange layers, const at::Tensor& k, const at::Tensor& v,
