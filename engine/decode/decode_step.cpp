@@ -7,14 +7,17 @@
 #include "engine/core/support/seconds_since.h"
 #include "engine/model/decoder_layer.h"
 #include "engine/model/ops.h"
+#include "kernels/add_norm.h"
 #include "kernels/decode_attention.h"
 #include "kernels/embed_row.h"
+#include "kernels/expert_mlp.h"
+#include "kernels/route_experts.h"
 
 namespace kvscope::engine {
 
 /// A layer of a step (decoder_layer.h) in six launches for all sequences: QKV; norm, rotation, score, decision and cache;
 /// attention; output; and two of the MLP. A norm is part of the product that reads it (a launch by itself for many
-/// sequences), an addition of the product that it adds.
+/// sequences), an addition of the product that it adds. A norm after a product is a launch more, with its addition.
 class DecodeStep::LayerLaunches {
  public:
   struct Normed {
@@ -23,7 +26,14 @@ class DecodeStep::LayerLaunches {
   struct Product {
     const at::Tensor &x, &matrix;
   };
+  struct NormedProduct {
+    Product product;
+    const at::Tensor& weight;
+  };
   struct Heads {};  // in the buffers
+  struct Experts {  // chosen, in the buffers
+    const at::Tensor& norm_weight;
+  };
 
   LayerLaunches(DecodeStep& step, int index, kernels::Place place)
       : step_(step), buffers_(step.buffers_), index_(index), place_(place) {}
@@ -31,9 +41,7 @@ class DecodeStep::LayerLaunches {
   const LayerWeights& weights() const { return step_.model_.weights().layers[index_]; }
   const at::Tensor& residual() const { return buffers_.x; }
   Normed norm(const at::Tensor& x, const at::Tensor& weight) const { return {x, weight}; }
-  [[noreturn]] Product norm(const Product&, const at::Tensor&) const {
-    throw std::logic_error("a decode step has no norm after a product");  // check_layers() refuses such a model
-  }
+  NormedProduct norm(const Product& product, const at::Tensor& weight) const { return {product, weight}; }
   Heads project_heads(const Normed& n) {
     launch(weights().qkv_proj, n.x, n.weight, buffers_.qkv, kernels::Epilogue::store, weights().qkv_bias);
     return {};
@@ -61,12 +69,61 @@ class DecodeStep::LayerLaunches {
   }
   Product project(const at::Tensor& x, const at::Tensor& matrix) const { return {x, matrix}; }
   const at::Tensor& gated(const Normed& n) {
-    launch(weights().gate_up, n.x, n.weight, buffers_.activation, kernels::Epilogue::swiglu);
+    launch(weights().gate_up, n.x, n.weight, buffers_.activation,
+           layer().activation == MlpActivation::silu ? kernels::Epilogue::swiglu : kernels::Epilogue::geglu);
     return buffers_.activation;
   }
+  /// Two launches before those of the sum: the router, and its choice.
+  Experts experts(const Normed& n) {
+    const ExpertConfig& experts = step_.model_.config().layers[index_].experts;
+    launch(weights().router, n.x, n.weight, buffers_.router_logits, kernels::Epilogue::logits);
+    kernels::route_experts({.logits = buffers_.router_logits.data_ptr<float>(),
+                            .expert = buffers_.chosen_experts.data_ptr<std::int32_t>(),
+                            .weight = buffers_.expert_weights.data_ptr<float>(),
+                            .n_tokens = step_.n_rows(),
+                            .n_experts = experts.n,
+                            .n_chosen = experts.per_token,
+                            .normalised = experts.normalised},
+                           place_);
+    return {n.weight};
+  }
+  void add(const Experts& chosen) {
+    const ModelConfig& config = step_.model_.config();
+    for (int first = 0; first < step_.n_rows(); first += kernels::kMaxExpertTokens) {
+      kernels::expert_mlp({.x = static_cast<const float*>(row_of_tensor(buffers_.x, first)),
+                           .norm_weight = chosen.norm_weight.data_ptr(),
+                           .gate_up = weights().gate_up.data_ptr(),
+                           .down = weights().down.data_ptr(),
+                           .expert = static_cast<const std::int32_t*>(row_of_tensor(buffers_.chosen_experts, first)),
+                           .weight = static_cast<const float*>(row_of_tensor(buffers_.expert_weights, first)),
+                           .activation = row_of_tensor(buffers_.expert_activation, first),
+                           .out = static_cast<float*>(row_of_tensor(buffers_.x, first)),
+                           .n_tokens = std::min(kernels::kMaxExpertTokens, step_.n_rows() - first),
+                           .n_chosen = config.layers[index_].experts.per_token,
+                           .dim = config.hidden_size,
+                           .ff = config.layers[index_].experts.intermediate,
+                           .eps = config.layers[index_].norm_eps,
+                           .dtype = kernel_dtype(step_.model_.weights().dtype)},
+                          place_);
+    }
+  }
   void add(const Product& branch) { launch(branch.matrix, branch.x, {}, buffers_.x, kernels::Epilogue::add); }
+  /// A launch by itself: the norm needs all of the product.
+  void add(const NormedProduct& branch) {
+    launch(branch.product.matrix, branch.product.x, {}, buffers_.branch, kernels::Epilogue::logits);
+    kernels::add_norm({.x = buffers_.branch.data_ptr<float>(),
+                       .weight = branch.weight.data_ptr(),
+                       .residual = buffers_.x.data_ptr<float>(),
+                       .n_rows = step_.n_rows(),
+                       .dim = step_.model_.config().hidden_size,
+                       .eps = layer().norm_eps,
+                       .weight_offset = step_.model_.weights().norm_offset,
+                       .dtype = kernel_dtype(step_.model_.weights().dtype)},
+                      place_);
+  }
 
  private:
+  const LayerConfig& layer() const { return step_.model_.config().layers[static_cast<std::size_t>(index_)]; }
   void launch(const at::Tensor& weight, const at::Tensor& x, const at::Tensor& norm, const at::Tensor& out,
               kernels::Epilogue epilogue, const at::Tensor& bias = {}) {
     step_.enqueue_project({.weight = weight.data_ptr(),
@@ -76,7 +133,8 @@ class DecodeStep::LayerLaunches {
                            .out = out.data_ptr(),
                            .n_rows = weight.size(0),
                            .dim = static_cast<int>(weight.size(1)),
-                           .eps = step_.model_.config().layers[index_].norm_eps,
+                           .eps = layer().norm_eps,
+                           .norm_offset = step_.model_.weights().norm_offset,
                            .epilogue = epilogue,
                            .dtype = kernel_dtype(step_.model_.weights().dtype)},
                           out.size(1), place_);
@@ -191,7 +249,8 @@ void DecodeStep::enqueue(kernels::Place place) {
                         .out = static_cast<float*>(row_of_tensor(buffers_.x, row)),
                         .n_rows = config.vocab_size,
                         .dim = config.hidden_size,
-                        .dtype = kernel_dtype(weights.dtype)});
+                        .dtype = kernel_dtype(weights.dtype),
+                        .scale = weights.embed_scale});
   }
   kernels::embed_row(embedded, place);
   for (int layer = 0; layer < config.n_layers; ++layer) {
@@ -216,6 +275,7 @@ void DecodeStep::enqueue_logits(kernels::Place place) {
                    .n_rows = config.vocab_size,
                    .dim = config.hidden_size,
                    .eps = config.rms_norm_eps,
+                   .norm_offset = weights.norm_offset,
                    .epilogue = kernels::Epilogue::logits,
                    .dtype = kernel_dtype(weights.dtype)},
                   config.vocab_size, place);

@@ -114,6 +114,7 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
                                  .q = row_of_tensor(buffers.q, row),
                                  .n_heads = config.n_heads,
                                  .eps = config.layers[index].norm_eps,
+                                 .norm_offset = weights.norm_offset,
                                  .attention_scaling = layer.attention_scaling,
                                  .zero_channel = weights.gate_channel,
                                  .policy = {.rule = sequence.policy.rule(index),

@@ -1,5 +1,7 @@
 #include "engine/decode/step_buffers.h"
 
+#include <algorithm>
+
 namespace kvscope::engine {
 namespace {
 
@@ -31,6 +33,16 @@ StepBuffers::StepBuffers(const LoadedModel& model, int max_rows) : max_rows_(max
   attention_scratch = rows(0, at::kFloat);
   summary_scratch = rows(kernels::kLogitSummaryScratchBytes / 4, at::kInt);
   normed = rows(config.hidden_size, weights.dtype);
+  if (std::ranges::any_of(config.layers, [](const LayerConfig& l) { return l.norms == NormPlacement::around; }))
+    branch = rows(config.hidden_size, at::kFloat);
+  ExpertConfig experts;  // those of all layers that have any
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.mlp == MlpKind::experts) experts = layer.experts;
+  }
+  router_logits = rows(experts.n, at::kFloat);
+  chosen_experts = rows(experts.per_token, at::kInt);
+  expert_weights = rows(experts.per_token, at::kFloat);
+  expert_activation = rows(static_cast<std::int64_t>(experts.per_token) * experts.intermediate, weights.dtype);
   inputs_ = at::zeros({2, max_rows}, options.dtype(at::kInt));
   outputs_ = rows(words_, at::kInt);
   if (weights.device.is_cuda()) {

@@ -23,6 +23,7 @@ class AdaptedReader final : public WeightReader {
   AdaptedReader(WeightReader& base, const LoraFile& adapter) : base_(base), adapter_(adapter) {}
   /// Throws Error naming the adapter's tensor too if its shape is of another model.
   void check(const std::string& name, const std::vector<std::int64_t>& shape) const override;
+  bool has(const std::string& name) const override { return base_.has(name); }
   void read(const std::vector<TensorTarget>& targets) override;
   /// Throws Error (bad input) if the adapter changes a matrix that was not read: it was made for another model.
   void check_all_used() const;

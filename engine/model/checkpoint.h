@@ -24,6 +24,7 @@ class CheckpointReader final : public WeightReader {
  public:
   CheckpointReader(const WeightFiles& files, LoadProgress progress) : files_(files), progress_(std::move(progress)) {}
   void check(const std::string& name, const std::vector<std::int64_t>& shape) const override;
+  bool has(const std::string& name) const override { return files_.has(name); }
   void read(const std::vector<TensorTarget>& targets) override;
 
  private:

@@ -9,7 +9,7 @@
 // After Qwen3 (Yang et al., 2025), Qwen2 (Yang et al., 2024), Llama 3 (Dubey et al., 2024) and Gemma 2 (Gemma Team,
 // 2024); in transformers: modeling_qwen3.py, modeling_qwen2.py, modeling_llama.py, modeling_gemma2.py.
 //
-// `Ops` computes. There are three: whole tensors of a prompt (transformer.cpp), six launches for one token of a decode
+// `Ops` computes. There are three: whole tensors of a prompt (transformer.cpp), a few launches for one token of a decode
 // step (decode/decode_step.cpp), and operations with gradients (jobs/train/decoder_module.cpp). An operation may return
 // a description instead of a result and leave the work to the one that takes it: so a decode step joins a norm to the
 // product after it, and a product to the addition after it.
@@ -21,6 +21,7 @@
 //     norm_heads(heads), rotate(heads)
 //     project(x, matrix)             W x
 //     gated(n)                       act(W_gate n) W_up n
+//     experts(n)                     of a layer with experts: their weighted sum (expert_config.h), in the place of W_down gated(n)
 //     add(branch)                    x += branch
 
 #include "engine/core/files/weights/model_family.h"
@@ -46,6 +47,7 @@ void after_attention(const LayerConfig& layer, Ops& ops, const Attended& attende
   };
   add(ops.project(attended, weights.o_proj), weights.attention_out_norm);
   const auto normed = ops.norm(ops.residual(), weights.post_norm);
+  if (layer.mlp == MlpKind::experts) return ops.add(ops.experts(normed));  // check_layers(): no norm after them
   add(ops.project(ops.gated(normed), weights.down), weights.mlp_out_norm);
 }
 

@@ -6,11 +6,11 @@
 #include "engine/model/weights.h"
 #include "kernels/append.h"
 #include "kernels/future_attention.h"
+#include "kernels/glu.h"
 #include "kernels/lifetime_attention.h"
 #include "kernels/project.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
-#include "kernels/swiglu.h"
 
 namespace kvscope::engine::ops {
 namespace {
@@ -32,7 +32,7 @@ T* data_or_null(const at::Tensor& tensor) {
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps) {
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps, float weight_offset) {
   check(x, "x");
   check(weight, x, "weight");
   at::Tensor out = at::empty_like(x);
@@ -44,21 +44,24 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps) {
                      .x_stride = dim,
                      .dim = static_cast<int>(dim),
                      .eps = eps,
+                     .weight_offset = weight_offset,
                      .dtype = kernel_dtype(x.scalar_type())},
                     place_of(x.device()));
   return out;
 }
 
-at::Tensor swiglu(const at::Tensor& gate_up) {
+at::Tensor glu(const at::Tensor& gate_up, MlpActivation activation) {
   check(gate_up, "gate_up");
   const std::int64_t n = gate_up.size(0), dim = gate_up.size(1) / 2;
   at::Tensor out = at::empty({n, dim}, gate_up.options());
-  kernels::swiglu({.gate_up = gate_up.data_ptr(),
-                   .out = out.data_ptr(),
-                   .n_rows = n,
-                   .dim = static_cast<int>(dim),
-                   .dtype = kernel_dtype(gate_up.scalar_type())},
-                  place_of(gate_up.device()));
+  const bool is_silu = activation == MlpActivation::silu;
+  kernels::glu({.gate_up = gate_up.data_ptr(),
+                .out = out.data_ptr(),
+                .n_rows = n,
+                .dim = static_cast<int>(dim),
+                .activation = is_silu ? kernels::GluActivation::silu : kernels::GluActivation::gelu_tanh,
+                .dtype = kernel_dtype(gate_up.scalar_type())},
+               place_of(gate_up.device()));
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "engine/model/decoder_layer.h"
+#include "engine/model/expert_mlp.h"
 #include "engine/model/ops.h"
 
 namespace kvscope::engine {
@@ -16,6 +17,7 @@ class PromptLayer {
       : config_(config),
         layer_(config.layers[static_cast<std::size_t>(index)]),
         weights_(weights.layers[static_cast<std::size_t>(index)]),
+        norm_offset_(weights.norm_offset),
         gate_channel_(weights.gate_channel),
         scores_(attention_scores(config, weights, index)),
         x_(x),
@@ -25,7 +27,7 @@ class PromptLayer {
   const LayerWeights& weights() const { return weights_; }
   const at::Tensor& residual() const { return x_; }
   at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const {
-    return ops::rms_norm(x, weight, layer_.norm_eps);
+    return ops::rms_norm(x, weight, layer_.norm_eps, norm_offset_);
   }
 
   LayerTokens project_heads(at::Tensor input) const {
@@ -62,7 +64,8 @@ class PromptLayer {
   at::Tensor project(const at::Tensor& x, const at::Tensor& matrix) const {
     return ops::linear(x.view({x.size(0), -1}), matrix);
   }
-  at::Tensor gated(const at::Tensor& n) const { return ops::swiglu(ops::linear(n, weights_.gate_up)); }
+  at::Tensor gated(const at::Tensor& n) const { return ops::glu(ops::linear(n, weights_.gate_up), layer_.activation); }
+  at::Tensor experts(const at::Tensor& n) const { return expert_mlp(n, weights_, layer_.experts); }
   void add(const at::Tensor& branch) { x_.add_(branch); }
 
  private:
@@ -78,6 +81,7 @@ class PromptLayer {
   const ModelConfig& config_;
   const LayerConfig& layer_;
   const LayerWeights& weights_;
+  float norm_offset_;
   int gate_channel_;
   AttentionScores scores_;
   at::Tensor& x_;
@@ -94,6 +98,7 @@ ForwardPass::ForwardPass(const ModelConfig& config, const Weights& weights, cons
   positions_ = at::arange(first_position, first_position + ids.size(0),
                           at::TensorOptions().device(weights.device).dtype(at::kInt));
   x_ = at::embedding(weights.embed, ids);
+  if (weights.embed_scale != 1) x_.mul_(weights.embed_scale);
 }
 
 void ForwardPass::begin_layer() {
@@ -118,7 +123,8 @@ bool ForwardPass::end_layer() {
 
 at::Tensor ForwardPass::hidden() const {
   const c10::InferenceMode no_gradients;
-  return x_.defined() ? ops::rms_norm(x_, weights_.final_norm, config_.rms_norm_eps) : at::Tensor();
+  return x_.defined() ? ops::rms_norm(x_, weights_.final_norm, config_.rms_norm_eps, weights_.norm_offset)
+                      : at::Tensor();
 }
 
 at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::Tensor& ids,

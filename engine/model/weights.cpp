@@ -1,5 +1,7 @@
 #include "engine/model/weights.h"
 
+#include <cmath>
+
 #include "engine/core/files/weights/kernel_limits.h"
 
 namespace kvscope::engine {
@@ -41,7 +43,41 @@ class Plan {
   std::vector<Fused> fused_;
 };
 
-void plan_layer(const ModelConfig& config, int index, LayerWeights& out, Plan& plan) {
+/// A layer's experts: one tensor of each matrix of each expert, as published files have them, or one of all experts, as
+/// transformers 5 writes them.
+void plan_experts(const ModelConfig& config, int index, const WeightReader& reader, LayerWeights& out, Plan& plan) {
+  const TensorNames& names = config.family->names;
+  const ExpertConfig& experts = config.layers[static_cast<std::size_t>(index)].experts;
+  const std::int64_t n = experts.n, hidden = config.hidden_size, ff = experts.intermediate;
+  plan.add(out.router, {{names.in_layer(index, names.router), {n, hidden}}});
+  const std::string all = names.in_layer(index, names.experts, ".");
+  if (reader.has(all + "gate_up_proj")) {
+    plan.add(out.gate_up, {{all + "gate_up_proj", {n, 2 * ff, hidden}}});
+    plan.add(out.down, {{all + "down_proj", {n, hidden, ff}}});
+    return;
+  }
+  std::vector<NamedShape> gate_up, down;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::string one = all + std::to_string(i);
+    gate_up.push_back({one + ".gate_proj.weight", {ff, hidden}});
+    gate_up.push_back({one + ".up_proj.weight", {ff, hidden}});
+    down.push_back({one + ".down_proj.weight", {hidden, ff}});
+  }
+  plan.add(out.gate_up, std::move(gate_up));
+  plan.add(out.down, std::move(down));
+}
+
+/// Rows of all experts under each other become one matrix of each.
+void split_experts(const ModelConfig& config, Weights& weights) {
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    if (config.layers[i].mlp != MlpKind::experts) continue;
+    const std::int64_t n = config.layers[i].experts.n;
+    for (at::Tensor* matrices : {&weights.layers[i].gate_up, &weights.layers[i].down})
+      *matrices = matrices->view({n, -1, matrices->size(-1)});
+  }
+}
+
+void plan_layer(const ModelConfig& config, int index, const WeightReader& reader, LayerWeights& out, Plan& plan) {
   const TensorNames& names = config.family->names;
   const LayerConfig& layer = config.layers[static_cast<std::size_t>(index)];
   const auto part = [&](const char* name, std::vector<std::int64_t> shape, const char* kind = ".weight") {
@@ -67,6 +103,14 @@ void plan_layer(const ModelConfig& config, int index, LayerWeights& out, Plan& p
   if (layer.attention.has_sink) plan.add(out.sink, {part(names.sink, {config.n_heads}, "")});
   plan.add(out.o_proj, {part(names.o, {hidden, q_rows})});
   plan.add(out.post_norm, {part(names.post_norm, {hidden})});
+  if (layer.norms == NormPlacement::around) {
+    plan.add(out.attention_out_norm, {part(names.attention_out_norm, {hidden})});
+    plan.add(out.mlp_out_norm, {part(names.mlp_out_norm, {hidden})});
+  }
+  if (layer.mlp == MlpKind::experts) {
+    plan_experts(config, index, reader, out, plan);
+    return;
+  }
   if (names.gate_up != nullptr) {
     plan.add(out.gate_up, {part(names.gate_up, {2 * ff, hidden})});
   } else {
@@ -109,16 +153,10 @@ void order_channels(const ModelConfig& config, Weights& weights) {
   }
 }
 
-/// A norm of the family multiplies by offset + weight: from here on the weight is the factor.
-void fold_norm_offset(const ModelConfig& config, Weights& weights) {
-  const float offset = config.family->norm_offset;
-  if (offset == 0) return;
-  weights.final_norm.add_(offset);
-  for (LayerWeights& layer : weights.layers) {
-    for (at::Tensor* norm : {&layer.input_norm, &layer.q_norm, &layer.k_norm, &layer.post_norm}) {
-      if (norm->defined()) norm->add_(offset);
-    }
-  }
+/// sqrt(hidden_size) as `dtype` holds it, where the family scales its embedding.
+float embed_scale(const ModelConfig& config, at::ScalarType dtype) {
+  if (!config.family->scaled_embedding) return 1;
+  return at::tensor(std::sqrt(static_cast<double>(config.hidden_size)), at::kFloat).to(dtype).item<float>();
 }
 
 /// A source asked for one tensor after the other.
@@ -159,12 +197,14 @@ Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Devi
   };
   Plan plan;
   plan.add(weights.embed, {part(names.embedding, {vocab, hidden})});
-  for (int layer = 0; layer < config.n_layers; ++layer) plan_layer(config, layer, weights.layers[layer], plan);
+  for (int layer = 0; layer < config.n_layers; ++layer) plan_layer(config, layer, reader, weights.layers[layer], plan);
   plan.add(weights.final_norm, {part(names.final_norm, {hidden})});
   if (!config.tie_word_embeddings) plan.add(weights.lm_head, {part(names.lm_head, {vocab, hidden})});
   plan.execute(reader, weights);
   if (config.tie_word_embeddings) weights.lm_head = weights.embed;
-  fold_norm_offset(config, weights);
+  split_experts(config, weights);
+  weights.norm_offset = config.family->norm_offset;
+  weights.embed_scale = embed_scale(config, dtype);
   for (LayerWeights& layer : weights.layers) {
     if (layer.sink.defined()) layer.sink = layer.sink.to(at::kFloat);  // as the kernels read it, whatever the dtype
   }

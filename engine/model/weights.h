@@ -23,6 +23,9 @@ struct LayerWeights {
   at::Tensor post_norm;   // [hidden], before the MLP
   at::Tensor gate_up;     // [2 intermediate, hidden] gate and up stacked
   at::Tensor down;        // [hidden, intermediate]
+  // Of a layer with experts (ExpertConfig) gate_up is [n, 2 intermediate, hidden] and down [n, hidden, intermediate], of each
+  // expert as above.
+  at::Tensor router;  // [n, hidden], undefined for a layer without
 
   at::Tensor sink;                              // [n_heads] float32, undefined for a layer without
   at::Tensor attention_out_norm, mlp_out_norm;  // [hidden], undefined for a layer without norms around
@@ -35,6 +38,8 @@ struct Weights {
   at::Tensor embed;       // [vocab, hidden]
   at::Tensor final_norm;  // [hidden]
   at::Tensor lm_head;     // [vocab, hidden], the embedding itself if tied
+  float norm_offset = 0;  // norms multiply by norm_offset + weight
+  float embed_scale = 1;  // of a row of embed that enters the first layer; rounded to the dtype, as in transformers
   int gate_channel = -1;  // of a group's first query head, which carries a gate (DMS); -1: none does
   std::vector<LayerWeights> layers;
   c10::Device device = c10::Device(c10::kCPU);
@@ -62,6 +67,8 @@ class WeightReader {
   virtual ~WeightReader() = default;
   /// Throws Error if there is no such tensor. Asked for every tensor before memory is taken for any.
   virtual void check(const std::string& name, const std::vector<std::int64_t>& shape) const = 0;
+  /// Whether files have this tensor, which is read instead of others. A reader that makes any tensor has none of these.
+  virtual bool has(const std::string& /*name*/) const { return false; }
   /// Fills all targets, in any order.
   virtual void read(const std::vector<TensorTarget>& targets) = 0;
 };

@@ -33,7 +33,8 @@ class InputScorer final : public TokenScorer {
       : TokenScorer(name_of(gate.config.kind), delay_of(gate.config)),
         config_(gate.config),
         n_kv_heads_(config.n_kv_heads),
-        layers_(config.layers) {
+        layers_(config.layers),
+        norm_offset_(reads_layer_input(gate.config) ? 0 : weights.norm_offset) {
     const auto get = [&](const char* name) { return gate_tensor(gate, name, weights).to(weights.dtype); };
     if (config_.n_hidden > 0) {
       w1_ = get("w1");
@@ -78,6 +79,7 @@ class InputScorer final : public TokenScorer {
                                  .n_rows = n_kv_heads_,
                                  .dim = static_cast<int>(w2_.size(2)),
                                  .eps = norm_eps(token.layer),
+                                 .norm_offset = norm_offset_,
                                  .epilogue = config_.sigmoid ? kernels::Epilogue::sigmoid : kernels::Epilogue::logits,
                                  .dtype = dtype};
     if (w1_.defined()) {
@@ -89,6 +91,7 @@ class InputScorer final : public TokenScorer {
                         .n_rows = w1_.size(1),
                         .dim = static_cast<int>(w1_.size(2)),
                         .eps = norm_eps(token.layer),
+                        .norm_offset = norm_offset_,
                         .epilogue = config_.activation == Activation::gelu   ? kernels::Epilogue::gelu
                                     : config_.activation == Activation::silu ? kernels::Epilogue::silu
                                                                              : kernels::Epilogue::store,
@@ -110,6 +113,7 @@ class InputScorer final : public TokenScorer {
   GateConfig config_;
   std::int64_t n_kv_heads_;
   std::vector<LayerConfig> layers_;
+  float norm_offset_;                       // of the norm before the gate
   at::Tensor norm_;                         // [n_layers, hidden], undefined: the attention's own norm
   at::Tensor w1_, b1_;                      // [n_layers, M, hidden], [n_layers, M]; undefined without a hidden layer
   at::Tensor w2_, b2_;                      // [n_layers, n_kv_heads, M or hidden], [n_layers, n_kv_heads]

@@ -58,6 +58,7 @@ kernels::GateScoreArgs gate_score_args(const DecodeToken& token, const ModelConf
           .n_kv_heads = model.n_kv_heads,
           .head_dim = model.head_dim,
           .eps = model.layers[token.layer].norm_eps,
+          .norm_offset = weights.norm_offset,
           .attention_scaling = layer.attention_scaling,
           .dtype = kernel_dtype(weights.dtype),
           .out = token.score};

@@ -142,7 +142,7 @@ class PipeScorer final : public TokenScorer {
       std::vector<at::Tensor> norms;
       std::vector<float> eps;
       for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
-        norms.push_back(weights_.layers[i].input_norm.to(at::kFloat));
+        norms.push_back(weights_.layers[i].input_norm.to(at::kFloat) + weights_.norm_offset);
         eps.push_back(config_.layers[i].norm_eps);
       }
       norms_ = at::stack(norms);

@@ -18,15 +18,29 @@ struct Shape {
   int vocab, hidden, ff, layers, heads, kv_heads, head_dim, max_positions;
   bool tied;
   double rope_theta;
+  ExpertConfig experts = {};  // of all layers, if there are any
 };
-constexpr std::array<Shape, 7> kShapes{
+constexpr std::array<Shape, 8> kShapes{
     {{"kvscope-tiny", "Qwen3ForCausalLM", 4096, 256, 768, 6, 8, 4, 64, 2048, true, 1e6},
      {"smollm2-135m", "LlamaForCausalLM", 49152, 576, 1536, 30, 9, 3, 64, 8192, true, 1e5},
      {"qwen3-0.6b", "Qwen3ForCausalLM", 151936, 1024, 3072, 28, 16, 8, 128, 40960, true, 1e6},
      {"qwen3-1.7b", "Qwen3ForCausalLM", 151936, 2048, 6144, 28, 16, 8, 128, 40960, true, 1e6},
      {"qwen3-4b", "Qwen3ForCausalLM", 151936, 2560, 9728, 36, 32, 8, 128, 40960, true, 1e6},
      {"qwen3-8b", "Qwen3ForCausalLM", 151936, 4096, 12288, 36, 32, 8, 128, 40960, false, 1e6},
-     {"llama-3.1-8b", "LlamaForCausalLM", 128256, 4096, 14336, 32, 32, 8, 128, 131072, false, 5e5}}};
+     {"llama-3.1-8b", "LlamaForCausalLM", 128256, 4096, 14336, 32, 32, 8, 128, 131072, false, 5e5},
+     {"qwen3-30b-a3b",
+      "Qwen3MoeForCausalLM",
+      151936,
+      2048,
+      6144,
+      48,
+      32,
+      4,
+      128,
+      40960,
+      false,
+      1e6,
+      {128, 8, 768, true}}}};
 
 ModelConfig config_of(const Shape& shape) {
   ModelConfig config;
@@ -40,7 +54,11 @@ ModelConfig config_of(const Shape& shape) {
   config.max_positions = shape.max_positions;
   config.tie_word_embeddings = shape.tied;
   config.set_family(*find_family(shape.architecture));
-  for (LayerConfig& layer : config.layers) layer.rope_theta = shape.rope_theta;
+  for (LayerConfig& layer : config.layers) {
+    layer.rope_theta = shape.rope_theta;
+    layer.experts = shape.experts;
+    if (shape.experts.n > 0) layer.mlp = MlpKind::experts;
+  }
   return config;
 }
 

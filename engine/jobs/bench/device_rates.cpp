@@ -86,12 +86,26 @@ Spread measure_layer_products(const LoadedModel& model, const ModelConfig& confi
   const std::int64_t q_rows = static_cast<std::int64_t>(config.n_heads) * config.head_dim;
   const at::Tensor x = at::randn({chunk, config.hidden_size}, options_of(model)),
                    o = at::randn({chunk, q_rows}, options_of(model)),
-                   y = at::randn({chunk, config.intermediate_size}, options_of(model));
+                   y = at::randn({chunk, layer.down.size(-1)}, options_of(model));
+  // Of experts, all with as many tokens each.
+  const auto mlp = [&] {
+    if (!layer.router.defined()) {
+      at::linear(x, layer.gate_up);
+      at::linear(y, layer.down);
+      return;
+    }
+    const ExpertConfig& experts = config.layers.front().experts;
+    const std::int64_t rows = std::max<std::int64_t>(1, chunk * experts.per_token / experts.n);
+    at::linear(x, layer.router);
+    for (std::int64_t i = 0; i < experts.n; ++i) {
+      at::linear(x.narrow(0, 0, std::min(rows, chunk)), layer.gate_up[i]);
+      at::linear(y.narrow(0, 0, std::min(rows, chunk)), layer.down[i]);
+    }
+  };
   Spread seconds = time_repeats(2, n_repeats, [&] {
     at::linear(x, layer.qkv_proj);
     at::linear(o, layer.o_proj);
-    at::linear(x, layer.gate_up);
-    at::linear(y, layer.down);
+    mlp();
     wait_for_device(model);
   });
   const double times = config.n_layers * static_cast<double>(n) / static_cast<double>(chunk);

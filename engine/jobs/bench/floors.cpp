@@ -1,12 +1,32 @@
 #include "engine/jobs/bench/floors.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/decode/eviction/active_policy.h"
 #include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {
 namespace {
+
+/// Elements of the matrices of `n_experts` experts of each layer that has some, and of its router.
+double expert_elements(const ModelConfig& config, const LayerConfig& layer, double n_experts) {
+  return config.hidden_size * (3.0 * layer.experts.intermediate * n_experts + layer.experts.n);
+}
+
+/// Elements of all layers' matrices with `n_experts(layer)` experts where there are some.
+template <typename Count>
+double elements_with(const ModelConfig& config, const Count& n_experts) {
+  const double hidden = config.hidden_size, q = static_cast<double>(config.n_heads) * config.head_dim,
+               kv = static_cast<double>(config.n_kv_heads) * config.head_dim;
+  double elements = 0;
+  for (const LayerConfig& layer : config.layers) {
+    elements += hidden * (q + 2 * kv) + q * hidden;
+    elements += layer.mlp == MlpKind::experts ? expert_elements(config, layer, n_experts(layer.experts))
+                                              : 3 * hidden * config.intermediate_size;
+  }
+  return elements;
+}
 
 double bytes_per_element(const LoadedModel& model) { return model.info().dtype == "float32" ? 4 : 2; }
 
@@ -20,6 +40,9 @@ double bytes_per_step(const LoadedModel& model, double cache_bytes, const TokenS
   const ModelConfig& config = model.config();
   double elements = static_cast<double>(model.info().n_parameters);
   if (!config.tie_word_embeddings) elements -= static_cast<double>(config.vocab_size) * config.hidden_size;
+  elements -= layer_weights(config) - elements_with(config, [&](const ExpertConfig& experts) {
+                return experts.n * (1 - std::pow(1 - static_cast<double>(experts.per_token) / experts.n, batch));
+              });
   const double scoring = scorer != nullptr ? scorer->weight_bytes() + 2.0 * batch * scorer->memory_bytes() : 0;
   return elements * bytes_per_element(model) + batch * cache_bytes + scoring;
 }
@@ -41,11 +64,12 @@ double kept_bytes(const LoadedModel& model, double tokens) {
   return 2 * tokens * model.config().head_dim * bytes_per_element(model);
 }
 
+double layer_weights(const ModelConfig& config) {
+  return elements_with(config, [](const ExpertConfig& experts) { return experts.n; });
+}
+
 double layer_flops_per_token(const ModelConfig& config) {
-  const double hidden = config.hidden_size, q = static_cast<double>(config.n_heads) * config.head_dim,
-               kv = static_cast<double>(config.n_kv_heads) * config.head_dim;
-  const double weights = hidden * (q + 2 * kv) + q * hidden + 3 * hidden * config.intermediate_size;
-  return 2 * weights * config.n_layers;
+  return 2 * elements_with(config, [](const ExpertConfig& experts) { return experts.per_token; });
 }
 
 double attention_flops(const ModelConfig& config, double pairs) {

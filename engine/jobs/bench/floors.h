@@ -10,7 +10,8 @@ namespace kvscope::engine {
 double weight_bytes(const LoadedModel& model);
 
 /// Bytes that one step must read: every weight but the embedding's other rows, and `cache_bytes` for each of `batch`
-/// sequences; with a scorer also its weights once, and twice each sequence's memory of it.
+/// sequences; with a scorer also its weights once, and twice each sequence's memory of it. Of a layer's experts those that
+/// are chosen: n (1 - (1 - per_token / n)^batch) of n, as many as differ if each sequence's are drawn apart.
 double bytes_per_step(const LoadedModel& model, double cache_bytes, const TokenScorer* scorer, int batch);
 
 /// The scorer that a policy's steps read, in a run of n positions; null for none, and for a policy that looks ahead: it has
@@ -22,8 +23,11 @@ double kept_bytes(const LoadedModel& model, const SlotCache& cache);
 /// The same of `tokens` kept tokens, counted over all layers and heads.
 double kept_bytes(const LoadedModel& model, double tokens);
 
-/// Multiplications and additions of one token in the layers' matrices, twice the number of their weights; norms,
-/// embedding and the vocabulary's matrix are not in it.
+/// Elements of the layers' matrices, all experts included; norms, embedding and the vocabulary's matrix are not in it.
+double layer_weights(const ModelConfig& config);
+
+/// Multiplications and additions of one token in the layers' matrices, twice the number of the weights that it meets: of
+/// experts those that it goes through.
 double layer_flops_per_token(const ModelConfig& config);
 
 /// Floating-point operations of attention when `pairs` (query, key) pairs see each other in one query head:

@@ -106,7 +106,7 @@ std::string title_of(const BoardRow& row) {
 double bytes_needed(const BoardRow& row) {
   const ModelConfig config = shape_config(row.shape);
   const double vocabulary = static_cast<double>(config.vocab_size) * config.hidden_size,
-               weights = layer_flops_per_token(config) / 2 + vocabulary * (config.tie_word_embeddings ? 1 : 2),
+               weights = layer_weights(config) + vocabulary * (config.tie_word_embeddings ? 1 : 2),
                token = 2.0 * config.n_layers * config.n_kv_heads * config.head_dim,
                tokens = row.batch * (row.prompt_tokens + 2.0 * row.repeats * row.max_tokens);
   return 2.2 * (weights + token * tokens) + 4.0 * (1 << 30);

@@ -44,15 +44,15 @@ constexpr std::string_view kWindows[] = {"sliding_window", "use_sliding_window",
 constexpr std::string_view kHarmless[] = {
     // training
     "attention_dropout", "hidden_dropout", "dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop", "initializer_range",
-    "gradient_checkpointing", "neftune_noise_alpha",
+    "gradient_checkpointing", "neftune_noise_alpha", "router_aux_loss_coef", "output_router_logits",
     // programs
     "transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "use_cache", "_attn_implementation",
-    "attn_implementation", "_attn_implementation_autoset", "_flash_attn_2_enabled", "experts_implementation",
-    "output_attentions", "output_hidden_states", "return_dict", "use_return_dict", "torchscript", "use_bfloat16",
-    "tf_legacy_loss", "pruned_heads", "chunk_size_feed_forward", "pretraining_tp", "transformers.js_config",
-    "unsloth_version", "unsloth_fixed", "is_llama_config", "is_decoder", "tokenizer_class", "prefix", "finetuned_from",
-    "model_name", "base_model", "license", "_from_model_config", "max_sequence_length", "model_max_length",
-    "tokenizer_model_max_length", "tokenizer_padding_side",
+    "attn_implementation", "_attn_implementation_autoset", "cache_implementation", "_flash_attn_2_enabled",
+    "experts_implementation", "output_attentions", "output_hidden_states", "return_dict", "use_return_dict",
+    "torchscript", "use_bfloat16", "tf_legacy_loss", "pruned_heads", "chunk_size_feed_forward", "pretraining_tp",
+    "transformers.js_config", "unsloth_version", "unsloth_fixed", "is_llama_config", "is_decoder", "tokenizer_class",
+    "prefix", "finetuned_from", "model_name", "base_model", "license", "_from_model_config", "max_sequence_length",
+    "model_max_length", "tokenizer_model_max_length", "tokenizer_padding_side",
     // ids and labels
     "pad_token_id", "sep_token_id", "unk_token_id", "cls_token_id", "mask_token_id", "decoder_start_token_id",
     "bos_token", "eos_token", "pad_token", "unk_token", "id2label", "label2id", "num_labels", "problem_type",

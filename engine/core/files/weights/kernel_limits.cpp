@@ -33,9 +33,9 @@ void check_layers(const ModelConfig& config, const std::string& file) {
     const auto refuse_layer = [&](const char* found, const char* expected) {
       refuse(file, "layer " + std::to_string(i), std::string(found) + ", which is not supported", expected);
     };
-    if (layer.norms == NormPlacement::around) refuse_layer("norms after attention and MLP", "norms before them alone");
-    if (layer.activation == MlpActivation::gelu_tanh)
-      refuse_layer("an MLP with gelu_pytorch_tanh (hidden_act)", "\"silu\"");
+    if (layer.mlp != MlpKind::experts) continue;
+    if (layer.norms == NormPlacement::around) refuse_layer("experts with a norm after them", "norms before them alone");
+    if (layer.activation != MlpActivation::silu) refuse_layer("experts with another hidden_act", "\"silu\"");
   }
 }
 
@@ -45,6 +45,12 @@ void require_plain_attention(const ModelConfig& config, const std::string& use) 
     if (attention.soft_cap == 0 && !attention.has_sink) continue;
     refuse_use(i, attention.has_sink ? "a sink logit of attention" : "a soft cap of attention scores",
                "attention without it, for " + use);
+  }
+}
+
+void require_no_experts(const ModelConfig& config, const std::string& use) {
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    if (config.layers[i].mlp == MlpKind::experts) refuse_use(i, "a mixture of experts", "a single MLP, for " + use);
   }
 }
 

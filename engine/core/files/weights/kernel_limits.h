@@ -16,6 +16,10 @@ inline constexpr int kMaxHeadDim = 256, kHeadDimStep = 8;
 inline constexpr std::array<int, 4> kCudaHeadDims = {64, 80, 96, 128};
 /// Query heads and KV heads. A KV head may have any number of query heads.
 inline constexpr int kMaxHeads = 1024;
+/// Experts of a layer, those that a token goes through, and layers from one layer with experts to the next.
+inline constexpr int kMaxExperts = 1024, kMaxExpertsPerToken = 64, kMaxExpertStep = 1024;
+/// What to do with a model that is refused: the engine in Python runs what transformers runs.
+inline constexpr const char* kOtherEngine = "--engine hf (python3 -m kvscope.engine) runs other models of transformers";
 
 /// Throws Error (bad input) that names the layer of `file` and what no kernel computes of its LayerConfig.
 void check_layers(const ModelConfig& config, const std::string& file);
@@ -23,6 +27,8 @@ void check_layers(const ModelConfig& config, const std::string& file);
 void require_plain_attention(const ModelConfig& config, const std::string& use);
 /// The same for a model whose queries and keys have their channels in another order than its files (channel_order()).
 void require_whole_rotation(const ModelConfig& config, const std::string& use);
+/// The same for a model with layers of experts; `use` is what takes none.
+void require_no_experts(const ModelConfig& config, const std::string& use);
 /// Throws Error (bad input) that names the field of `file`, a config.json, which no kernel takes. Calls check_layers().
 void check_kernels(const ModelConfig& config, const std::string& file);
 /// The same of the kernels on CUDA, which take less.

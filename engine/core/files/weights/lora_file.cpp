@@ -160,7 +160,11 @@ std::vector<std::string> LoraFile::left_out(const ModelConfig& model) const {
     const std::string block = "model.layers." + std::to_string(layer);
     look_at(block, false);
     for (const char* part : kOtherParts) look_at(block + part, false);
-    for (const std::string_view matrix : kMatrices) look_at(block + std::string(matrix), true);
+    const auto index = static_cast<std::size_t>(layer);
+    const bool has_experts = index < model.layers.size() && model.layers[index].mlp == MlpKind::experts;
+    for (const std::string_view matrix : kMatrices) {
+      if (!has_experts || !matrix.starts_with(".mlp")) look_at(block + std::string(matrix), true);
+    }
   }
   if (!out.empty() && config_.is_random_without_tensors()) {
     refuse(file_.path().string(), out[0], "no tensors", "both of every module that adapter_config.json targets",

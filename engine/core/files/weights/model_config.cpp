@@ -21,7 +21,10 @@ using nlohmann::json;
 // typing error allocates the machine away before the weights are compared with it. What kernels take: kernel_limits.h.
 constexpr std::int64_t kMaxVocab = 1 << 22, kMaxWidth = 1 << 20, kMaxLayers = 1024;
 constexpr std::int64_t kMaxFilePositions = 1 << 30;
-constexpr const char* kStill = "no_rope_layers";
+constexpr const char *kStill = "no_rope_layers", *kScale = "query_pre_attn_scalar", *kActivation = "hidden_activation",
+                     *kSoftCap = "attn_logit_softcapping", *kLogitCap = "final_logit_softcapping",
+                     *kBothWays = "use_bidirectional_attention", *kGlobal = "full_attention",
+                     *kLocal = "sliding_attention";
 
 class Reader {
  public:
@@ -41,9 +44,8 @@ class Reader {
       c.rms_norm_eps = static_cast<float>(object_.number("rms_norm_eps", 1e-12, 0.1));
     c.tie_word_embeddings = object_.boolean_or("tie_word_embeddings", family.tied);
     c.set_family(family);
+    refuse_what_is_not_computed(family);
     read_layers(c);
-    refuse_what_is_not_computed();
-    read_windows(c, family);
     c.dtype = read_dtype();
     c.eos_ids = token_ids(config_, "eos_token_id", file_, c.vocab_size, c.warnings);
     token_ids(config_, "bos_token_id", file_, c.vocab_size, c.warnings);  // not used; one out of range is odd
@@ -77,21 +79,38 @@ class Reader {
       fail("architectures", "not a list of one name", expected);
     const auto name = names.front().get<std::string>();
     const ModelFamily* family = find_family(name);
-    if (family == nullptr) fail("architectures", in_quotes(name) + " is not supported", expected);
+    if (family == nullptr) fail("architectures", in_quotes(name) + " is not supported", expected, kOtherEngine);
     // Whoever reads the one must not load another model than whoever reads the other.
     if (const std::string type = object_.text_or("model_type", family->model_type); type != family->model_type)
       fail("model_type", in_quotes(type), in_quotes(family->model_type) + " of " + name);
     return *family;
   }
 
-  /// What config.json says of all layers; a family whose layers differ would say here how.
+  /// What config.json says of all layers, and then of some.
   void read_layers(ModelConfig& c) const {
-    LayerConfig common = c.family->layer;
+    const ModelFamily& family = *c.family;
+    LayerConfig common = family.layer;
     common.norm_eps = c.rms_norm_eps;
-    common.activation = read_activation(common.activation);
-    read_rope(object_, {c.max_positions, c.head_dim, c.family->partial_rotation}, common, c.warnings);
+    common.activation = read_activation(family);
+    if (family.reads(kScale)) common.attention.scale = 1 / std::sqrt(object_.number_or(kScale, 256, 1e-3, 1e6));
+    if (family.reads(kSoftCap)) common.attention.soft_cap = object_.number_or(kSoftCap, 0, 1e-3, 1e6);
+    const bool two_rotations = family.local_rope_theta > 0;
+    const RopeOf global = {c.max_positions, c.head_dim, family.partial_rotation, two_rotations ? kGlobal : nullptr};
+    read_rope(object_, global, common, c.warnings);
     c.layers.assign(c.layers.size(), common);
-    if (c.family->reads(kStill)) read_still_layers(c);
+    if (family.reads(kStill)) read_still_layers(c);
+    if (family.reads(kExpertsKey)) read_experts(object_, c);
+    const std::vector<bool> slides = sliding_layers(c);
+    read_windows(c, slides);
+    if (!two_rotations) return;
+    LayerConfig local = family.layer;
+    local.rope_theta = family.local_rope_theta;
+    read_rope(object_, {c.max_positions, c.head_dim, false, kLocal}, local, c.warnings);
+    for (std::size_t i = 0; i < slides.size(); ++i) {
+      if (!slides[i]) continue;
+      c.layers[i].rope_theta = local.rope_theta;
+      c.layers[i].rope_scaling = local.rope_scaling;
+    }
   }
 
   /// Layers that do not rotate q and k (SmolLM3): 0 in the list, or each interval-th.
@@ -128,47 +147,49 @@ class Reader {
   }
 
   /// Settings that would change the result and that the model here does not have: refused rather than ignored.
-  void refuse_what_is_not_computed() const {
+  void refuse_what_is_not_computed(const ModelFamily& family) const {
     if (object_.has("quantization_config")) {
       fail("quantization_config", "quantized weights are not supported", "null", "use the model's unquantized weights");
     }
     for (const char* key : {"attention_bias", "mlp_bias", "lm_head_bias"}) {
       if (object_.boolean_or(key, false)) fail(key, "true is not supported", "false, as in the published models");
     }
+    if (family.reads(kBothWays) && object_.boolean_or(kBothWays, false))
+      fail(kBothWays, "true is not supported", "false: a cache holds what came before");
+    if (family.reads(kLogitCap) && object_.has(kLogitCap))
+      fail(kLogitCap, "a soft cap of the logits is not supported", "null");
   }
 
-  MlpActivation read_activation(MlpActivation of_family) const {
-    if (!object_.has("hidden_act")) return of_family;
-    const std::string act = object_.text_or("hidden_act", "");
+  MlpActivation read_activation(const ModelFamily& family) const {
+    const char* key = family.reads(kActivation) ? kActivation : "hidden_act";
+    if (!object_.has(key)) return family.layer.activation;
+    const std::string act = object_.text_or(key, "");
     if (act == "silu" || act == "swish") return MlpActivation::silu;  // two names of one function
     if (act == "gelu_pytorch_tanh") return MlpActivation::gelu_tanh;
-    fail("hidden_act", in_quotes(act) + " is not supported", "\"silu\"");
+    fail(key, in_quotes(act) + " is not supported", "\"silu\" or \"gelu_pytorch_tanh\"");
   }
 
-  /// Which layers attend to a window alone, by layer_types or, without that, by max_window_layers: transformers' classes
-  /// of the family take the window of both from sliding_window, and no window at all unless use_sliding_window is true.
-  /// One as long as the context changes nothing.
-  void read_windows(ModelConfig& c, const ModelFamily& family) const {
-    constexpr std::int64_t kDefaultFullLayers = 28;  // of transformers
-    const std::vector<bool> sliding = sliding_layers(c, family);
+  /// The windows of the layers that slide. One as long as the context changes nothing. Where a switch says so,
+  /// transformers' classes have no window at all unless use_sliding_window is true.
+  void read_windows(ModelConfig& c, const std::vector<bool>& slides) const {
+    const ModelFamily& family = *c.family;
     if (family.windows == WindowKeys::none) return;
     const bool is_null = config_.contains("sliding_window") && config_["sliding_window"].is_null();
     const auto window = object_.integer_or("sliding_window", family.window, 1, kMaxFilePositions);  // 0: none
-    if (family.windows == WindowKeys::everywhere) {
-      if (!is_null && window > 0) limit_context(c, window);
+    const bool by_switch =
+        family.windows == WindowKeys::by_switch || family.windows == WindowKeys::everywhere_by_switch;
+    const bool none = is_null || window == 0 || (by_switch && !object_.boolean_or("use_sliding_window", false));
+    if (family.windows == WindowKeys::everywhere || family.windows == WindowKeys::everywhere_by_switch) {
+      if (!none) limit_context(c, window);
       return;
     }
-    const bool none = is_null || window == 0 || !object_.boolean_or("use_sliding_window", false);
-    const std::int64_t full = object_.integer_or("max_window_layers", kDefaultFullLayers, 0, kMaxLayers);
-    for (std::int64_t i = 0; i < c.n_layers; ++i) {
-      const auto layer = static_cast<std::size_t>(i);
-      const bool slides = !sliding.empty()       ? sliding[layer]
-                          : family.reads(kStill) ? !c.layers[layer].rotates
-                                                 : i >= full;
-      if (slides && none && !sliding.empty())
+    for (std::size_t i = 0; i < slides.size(); ++i) {
+      if (!slides[i]) continue;
+      if (none && object_.has("layer_types"))
         fail("layer_types", "sliding_attention in layer " + std::to_string(i) + ", but no window",
-             "use_sliding_window: true and sliding_window: a number of tokens");
-      if (slides && !none && window < c.max_positions) c.layers[layer].window = static_cast<int>(window);
+             by_switch ? "use_sliding_window: true and sliding_window: a number of tokens"
+                       : "sliding_window: a number of tokens");
+      if (!none && window < c.max_positions) c.layers[i].window = static_cast<int>(window);
     }
   }
 
@@ -181,20 +202,38 @@ class Reader {
                          " tokens; the context is limited to it");
   }
 
-  /// Of layer_types; empty without it.
-  std::vector<bool> sliding_layers(const ModelConfig& c, const ModelFamily& family) const {
+  /// [n_layers]: which attend to a window alone, by layer_types or, without that, by the family's rule.
+  std::vector<bool> sliding_layers(const ModelConfig& c) const {
+    if (object_.has("layer_types")) return listed_sliding_layers(c);
+    std::vector<bool> sliding(c.layers.size());
+    const ModelFamily& family = *c.family;
+    if (family.windows == WindowKeys::by_switch && family.reads(kStill)) {
+      for (std::size_t i = 0; i < sliding.size(); ++i) sliding[i] = !c.layers[i].rotates;
+    } else if (family.windows == WindowKeys::by_switch) {
+      constexpr std::int64_t kDefaultFullLayers = 28;  // of transformers
+      const std::int64_t full = object_.integer_or("max_window_layers", kDefaultFullLayers, 0, kMaxLayers);
+      for (std::size_t i = 0; i < sliding.size(); ++i) sliding[i] = static_cast<std::int64_t>(i) >= full;
+    } else if (family.windows == WindowKeys::by_pattern) {
+      const char* key = object_.has("_sliding_window_pattern") ? "_sliding_window_pattern" : "sliding_window_pattern";
+      const auto pattern = static_cast<std::size_t>(object_.integer_or(key, 6, 1, kMaxLayers));
+      for (std::size_t i = 0; i < sliding.size(); ++i) sliding[i] = (i + 1) % pattern != 0;
+    }
+    return sliding;
+  }
+
+  std::vector<bool> listed_sliding_layers(const ModelConfig& c) const {
+    const bool has_windows = c.family->windows == WindowKeys::by_switch || c.family->windows == WindowKeys::by_pattern;
     std::vector<bool> sliding;
-    if (!object_.has("layer_types")) return sliding;
     const json& types = config_["layer_types"];
     if (!types.is_array()) fail("layer_types", "not a list", "a list of text");
     for (const json& type : types) {
       sliding.push_back(type == "sliding_attention");
-      if (type == "full_attention" || (sliding.back() && family.windows == WindowKeys::by_switch)) continue;
+      if (type == "full_attention" || (sliding.back() && has_windows)) continue;
       const std::string found =
           type.is_string() ? in_quotes(type.get<std::string>()) + " is" : "a kind of layer that is";
       fail("layer_types", found + " not supported",
-           family.windows == WindowKeys::by_switch ? "\"full_attention\" or \"sliding_attention\" in every layer"
-                                                   : "\"full_attention\" in every layer");
+           has_windows ? "\"full_attention\" or \"sliding_attention\" in every layer"
+                       : "\"full_attention\" in every layer");
     }
     if (types.size() != static_cast<std::size_t>(c.n_layers))
       fail("layer_types", std::to_string(types.size()) + " layers", std::to_string(c.n_layers) + ", num_hidden_layers");

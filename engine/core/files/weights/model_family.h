@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/files/weights/expert_config.h"
 #include "engine/core/files/weights/rope_frequencies.h"
 
 namespace kvscope {
@@ -18,15 +19,17 @@ namespace kvscope {
 /// to the residual stream (Gemma 2 and 3).
 enum class NormPlacement : std::uint8_t { before, around };
 
-/// gated: down(act(gate(n)) * up(n)).
-enum class MlpKind : std::uint8_t { gated };
+/// gated: down(act(gate(n)) * up(n)). experts: several of them, of which a router chooses (ExpertConfig).
+enum class MlpKind : std::uint8_t { gated, experts };
 
 /// act of an MLP; gelu_tanh is x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 enum class MlpActivation : std::uint8_t { silu, gelu_tanh };
 
 /// Which keys of config.json give layers a window. by_switch: sliding_window where use_sliding_window is true, in the layers
-/// of layer_types, or from max_window_layers on, or of a family with no_rope_layers those. everywhere: sliding_window alone, in all layers.
-enum class WindowKeys : std::uint8_t { none, by_switch, everywhere };
+/// of layer_types, or from max_window_layers on, or of a family with no_rope_layers those. everywhere: sliding_window
+/// alone, in all layers. everywhere_by_switch: the same where use_sliding_window is true. by_pattern: sliding_window in
+/// the layers of layer_types, or in all but each sliding_window_pattern-th.
+enum class WindowKeys : std::uint8_t { none, by_switch, everywhere, everywhere_by_switch, by_pattern };
 
 /// How a layer's attention makes weights of q . k.
 struct AttentionVariant {
@@ -37,8 +40,7 @@ struct AttentionVariant {
   bool operator==(const AttentionVariant&) const = default;
 };
 
-/// What may differ from layer to layer of one model. head_dim may not: the pages of a cache are all of one size. What no
-/// kernel computes yet is refused by check_layers() (kernel_limits.h).
+/// What may differ from layer to layer of one model. head_dim may not: the pages of a cache are all of one size.
 struct LayerConfig {
   float norm_eps = 1e-6f;
   NormPlacement norms = NormPlacement::before;
@@ -51,6 +53,7 @@ struct LayerConfig {
   AttentionVariant attention;
   int window = 0;  // newest tokens that a query sees, its own included: a local layer; 0: all
   MlpKind mlp = MlpKind::gated;
+  ExpertConfig experts;  // of MlpKind::experts
   MlpActivation activation = MlpActivation::silu;
   bool operator==(const LayerConfig&) const = default;
 };
@@ -64,6 +67,10 @@ struct TensorNames {
              *o = "self_attn.o_proj", *q_norm = "self_attn.q_norm", *k_norm = "self_attn.k_norm",
              *sink = "self_attn.sinks", *post_norm = "post_attention_layernorm", *gate = "mlp.gate_proj",
              *up = "mlp.up_proj", *down = "mlp.down_proj";
+  // of a layer with norms around
+  const char *attention_out_norm = "post_attention_layernorm", *mlp_out_norm = "post_feedforward_layernorm";
+  // of a layer with experts: the router; gate_proj, up_proj and down_proj of expert 3 are in "mlp.experts.3"
+  const char *router = "mlp.gate", *experts = "mlp.experts";
   // instead of q, k and v, and of gate and up: one tensor of their rows in this order
   const char *qkv = nullptr, *gate_up = nullptr;
 
@@ -82,6 +89,8 @@ struct ModelFamily {
   bool tied = false;                      // without tie_word_embeddings
   int head_dim = 0;                       // without head_dim; 0: hidden_size / num_attention_heads
   float norm_offset = 0;                  // its norms multiply by norm_offset + weight
+  bool scaled_embedding = false;          // rows of the embedding enter the first layer times sqrt(hidden_size)
+  double local_rope_theta = 0;            // of layers with a window, without rope_local_base_freq; 0: as of the others
   // What read_layers() reads of its config.json and of no other family's; there it is a key that is not understood.
   std::array<std::string_view, 8> keys = {};
   TensorNames names;

@@ -50,8 +50,8 @@ int rotated_channels(const JsonObject& object, const RopeOf& of) {
 
 class RopeReader {
  public:
-  RopeReader(const JsonObject& config, const char* key)
-      : config_(config), key_(key), rope_(config.raw()[key], config.file(), key) {}
+  RopeReader(const JsonObject& config, const json& section, const std::string& key)
+      : config_(config), key_(key), rope_(section, config.file(), key) {}
 
   void read(const RopeOf& of, LayerConfig& layer, std::vector<std::string>& warnings) {
     if (auto line =
@@ -73,12 +73,14 @@ class RopeReader {
     scaling.factor = factor(scaling, of.max_positions);
     if (scaling.kind == RopeKind::llama3) return read_llama3(scaling);
     if (scaling.kind == RopeKind::yarn) return read_yarn(scaling, layer.rope_theta);
+    // Its factor of cosine and sine is divided by the logarithm.
+    if (scaling.original_positions == 1) fail("original_max_position_embeddings", "1", "more than 1 for longrope");
     read_longrope(scaling, of, (layer.rotated > 0 ? layer.rotated : of.head_dim) / 2, warnings);
   }
 
  private:
   [[noreturn]] void fail(const char* key, std::string found, std::string expected) const {
-    refuse(config_.file(), std::string(key_) + "." + key, std::move(found), std::move(expected));
+    refuse(config_.file(), key_ + "." + key, std::move(found), std::move(expected));
   }
 
   RopeKind kind() const {
@@ -152,19 +154,27 @@ class RopeReader {
   }
 
   const JsonObject& config_;
-  const char* key_;
+  std::string key_;
   JsonObject rope_;
 };
 
 }  // namespace
 
 void read_rope(const JsonObject& config, const RopeOf& of, LayerConfig& layer, std::vector<std::string>& warnings) {
-  layer.rope_theta = config.number_or("rope_theta", layer.rope_theta, kMinTheta, kMaxTheta);
+  const bool is_local = of.kind != nullptr && std::string_view(of.kind) == "sliding_attention";
+  const char* theta = is_local ? "rope_local_base_freq" : "rope_theta";
+  layer.rope_theta = config.number_or(theta, layer.rope_theta, kMinTheta, kMaxTheta);
   layer.rotated = rotated_channels(config, of);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const json& section = config.has(key) ? config.raw()[key] : json();
+    if (is_local && std::string_view(key) == "rope_scaling") continue;
+    json section = config.has(key) ? config.raw()[key] : json();
+    std::string where = key;
+    if (of.kind != nullptr && where == "rope_parameters" && section.is_object()) {
+      section = section.value(of.kind, json());
+      where += std::string(".") + of.kind;
+    }
     if (section.is_null() || (section.is_object() && section.empty())) continue;
-    return RopeReader(config, key).read(of, layer, warnings);
+    return RopeReader(config, section, where).read(of, layer, warnings);
   }
 }
 
