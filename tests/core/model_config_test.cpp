@@ -182,6 +182,71 @@ TEST_CASE("Phi-3 turns part of a head's channels, and kernels find the pairs whe
   CHECK_THAT(load_error(config), Catch::Contains("partial_rotary_factor: 51 of 128 channels; expected an even number"));
 }
 
+TEST_CASE("Gemma 3 has a window and a rotation for five of six layers, and another rotation for the sixth") {
+  json config = of_family("Gemma3ForCausalLM");
+  for (const char* key : {"hidden_act", "rope_theta", "tie_word_embeddings", "use_sliding_window"}) config.erase(key);
+  config["sliding_window"] = 512;
+  const ModelConfig c = load(config);
+  CHECK(c.windows() == std::vector<std::int32_t>{512, 512, 512, 512, 512, 0});
+  CHECK(c.layers[0].rope_theta == 1e4);
+  CHECK(c.layers[5].rope_theta == 1e6);
+  CHECK(c.head_dim == 256);
+  CHECK(c.tie_word_embeddings);
+  CHECK(c.attention_scale(0) == 1.0 / 16);
+  CHECK(c.layers[0].norms == kvscope::NormPlacement::around);
+  CHECK(c.layers[0].activation == kvscope::MlpActivation::gelu_tanh);
+  CHECK(c.warnings.empty());
+
+  config["sliding_window_pattern"] = 2;
+  CHECK(load(config).windows() == std::vector<std::int32_t>{512, 0, 512, 0, 512, 0});
+  config["query_pre_attn_scalar"] = 100;
+  CHECK(load(config).attention_scale(0) == 0.1);
+  config["sliding_window"] = 4096;  // longer than the context: no window, but still the rotation of one
+  CHECK(load(config).windows().empty());
+  CHECK(load(config).layers[0].rope_theta == 1e4);
+  config["layer_types"] = {"full_attention",    "sliding_attention", "full_attention",
+                           "sliding_attention", "full_attention",    "full_attention"};
+  config["rope_theta"] = 2e6;
+  config["rope_local_base_freq"] = 2e4;
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  ModelConfig d = load(config);
+  CHECK(d.layers[0].rope_theta == 2e6);
+  CHECK(d.layers[0].rope_scaling.factor == 8);
+  CHECK(d.layers[1].rope_theta == 2e4);
+  CHECK(d.layers[1].rope_scaling.kind == kvscope::RopeKind::plain);
+  // As transformers 5 writes it.
+  for (const char* key : {"rope_theta", "rope_local_base_freq", "rope_scaling"}) config.erase(key);
+  config["rope_parameters"] = {
+      {"full_attention", {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 3e6}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 3e4}}},
+  };
+  d = load(config);
+  CHECK(d.layers[0].rope_theta == 3e6);
+  CHECK(d.layers[0].rope_scaling.factor == 4);
+  CHECK(d.layers[1].rope_theta == 3e4);
+  CHECK(d.layers[1].rope_scaling.kind == kvscope::RopeKind::plain);
+  CHECK(d.warnings.empty());
+}
+
+TEST_CASE("Any family may have GeGLU for its MLP") {
+  CHECK(load(good()).layers[0].activation == kvscope::MlpActivation::silu);
+  CHECK(load(with("hidden_act", "gelu_pytorch_tanh")).layers[0].activation == kvscope::MlpActivation::gelu_tanh);
+}
+
+TEST_CASE("What Gemma 3's files may ask for and no layer computes is refused by its key") {
+  json config = of_family("Gemma3ForCausalLM");
+  config["final_logit_softcapping"] = 30.0;
+  CHECK_THAT(load_error(config), Catch::Contains("final_logit_softcapping: a soft cap of the logits is not supported"));
+  config["final_logit_softcapping"] = nullptr;
+  config["use_bidirectional_attention"] = true;
+  CHECK_THAT(load_error(config), Catch::Contains("use_bidirectional_attention: true is not supported"));
+  config["use_bidirectional_attention"] = false;
+  config["sliding_window"] = nullptr;
+  config["layer_types"] = std::vector<std::string>(6, "sliding_attention");
+  CHECK_THAT(load_error(config),
+             Catch::Contains("sliding_attention in layer 0, but no window; expected sliding_window"));
+}
+
 TEST_CASE("longrope takes the factors of the model's whole context, and a line says so") {
   json config = of_family("Phi3ForCausalLM");
   std::vector<double> low(16, 1.0), high;
@@ -246,7 +311,7 @@ TEST_CASE("Configurations as the families publish them are read") {
        true,
        true,
        false,
-       RopeKind::plain,
+       kvscope::RopeKind::plain,
        {151645}},
       // Qwen2.5-7B-Instruct
       {R"({"architectures":["Qwen2ForCausalLM"],"attention_dropout":0.0,"bos_token_id":151643,"eos_token_id":151645,
@@ -260,7 +325,7 @@ TEST_CASE("Configurations as the families publish them are read") {
        false,
        false,
        true,
-       RopeKind::plain,
+       kvscope::RopeKind::plain,
        {151645}},
       // Llama-3.1-8B-Instruct
       {R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"bos_token_id":128000,
@@ -303,7 +368,7 @@ TEST_CASE("Configurations as the families publish them are read") {
        false,
        false,
        false,
-       RopeKind::plain,
+       kvscope::RopeKind::plain,
        {2}},
       // Mistral-Nemo-Instruct-2407: heads of 128, not of 5120 / 32
       {R"({"architectures":["MistralForCausalLM"],"attention_dropout":0.0,"bos_token_id":1,"eos_token_id":2,
@@ -316,7 +381,7 @@ TEST_CASE("Configurations as the families publish them are read") {
        false,
        false,
        false,
-       RopeKind::plain,
+       kvscope::RopeKind::plain,
        {2}},
   }));
   const ModelConfig c = load(json::parse(p.config));
@@ -422,7 +487,8 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
       {"architectures",
        {"LlavaForConditionalGeneration"},
        "architectures: \"LlavaForConditionalGeneration\" is not supported; expected one of: Qwen3ForCausalLM, "
-       "Qwen2ForCausalLM, LlamaForCausalLM, MistralForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM"},
+       "Qwen2ForCausalLM, LlamaForCausalLM, MistralForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM, "
+       "Gemma3ForCausalLM, Qwen3MoeForCausalLM"},
       {"architectures", "Qwen3ForCausalLM", "architectures: not a list"},
       {"architectures", {1}, "architectures: not a list"},
       {"rope_scaling",
@@ -451,6 +517,9 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
        {{"type", "yarn"}, {"factor", 4}, {"rope_theta", 1}},
        "rope_scaling.rope_theta: 1; expected more than 1 for yarn"},
       {"rope_scaling",
+       {{"type", "longrope"}, {"original_max_position_embeddings", 1}, {"long_factor", std::vector<double>(32, 2)}},
+       "rope_scaling.original_max_position_embeddings: 1; expected more than 1 for longrope"},
+      {"rope_scaling",
        {{"type", "llama3"}, {"factor", 8}},
        "rope_scaling.low_freq_factor: missing; expected a number from 0.001"},
       {"rope_scaling",
@@ -471,9 +540,7 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
       {"layer_types", {"full_attention", "sliding_attention"}, "layer_types: 2 layers; expected 6"},
       {"layer_types", {1}, "layer_types: a kind of layer that is not supported"},
       {"layer_types", "full_attention", "layer_types: not a list"},
-      {"hidden_act", "gelu", "hidden_act: \"gelu\" is not supported; expected \"silu\""},
-      {"hidden_act", "gelu_pytorch_tanh",
-       "layer 0: an MLP with gelu_pytorch_tanh (hidden_act), which is not supported"},
+      {"hidden_act", "gelu", "hidden_act: \"gelu\" is not supported; expected \"silu\" or \"gelu_pytorch_tanh\""},
       {"rms_norm_eps", 0, "rms_norm_eps: 0; expected a number from"},
       {"rms_norm_eps", -1e-6, "rms_norm_eps: -1e-06; expected a number from"},
       {"tie_word_embeddings", "yes", "tie_word_embeddings: \"yes\"; expected true or false"},

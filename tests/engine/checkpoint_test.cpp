@@ -38,8 +38,9 @@ nlohmann::json wide_config(const std::string& architecture = "Qwen2ForCausalLM")
 std::vector<at::Tensor> all_tensors(const Weights& weights) {
   std::vector<at::Tensor> out{weights.embed, weights.final_norm, weights.lm_head};
   for (const engine::LayerWeights& layer : weights.layers) {
-    for (const at::Tensor& tensor : {layer.input_norm, layer.qkv_proj, layer.qkv_bias, layer.q_norm, layer.k_norm,
-                                     layer.o_proj, layer.post_norm, layer.gate_up, layer.down, layer.inv_freq}) {
+    for (const at::Tensor& tensor :
+         {layer.input_norm, layer.qkv_proj, layer.qkv_bias, layer.q_norm, layer.k_norm, layer.o_proj, layer.post_norm,
+          layer.attention_out_norm, layer.mlp_out_norm, layer.router, layer.gate_up, layer.down, layer.inv_freq}) {
       if (tensor.defined()) out.push_back(tensor);
     }
   }
@@ -103,6 +104,8 @@ TEST_CASE("each family finds its own tensors, and needs them all", "[engine][loa
   CHECK(model.weights().layers[0].qkv_bias.defined() == layer.qkv_bias);
   CHECK(model.weights().layers[0].q_norm.defined() == layer.qk_norm);
   CHECK(model.weights().layers[0].sink.defined() == layer.attention.has_sink);
+  CHECK(model.weights().layers[0].mlp_out_norm.defined() == (layer.norms == NormPlacement::around));
+  CHECK(model.weights().layers[0].router.defined() == (layer.mlp == MlpKind::experts));
   // Without any one of them the model does not load, and the line says which.
   for (const auto& [missing, shape] : test::tensor_shapes(model.config())) {
     std::vector<TensorToWrite> others;

@@ -252,20 +252,37 @@ TEST_CASE("conformance: a policy that has no reason to evict is the full cache",
   CHECK(test::relative_difference(run.logits, full.logits) < 1e-5);
 }
 
+/// Not if it was published with a dense prompt, or with an eviction that only tokens of the answer cause: there it is
+/// another method. Budgets that follow from the prompt's scores need one.
+bool is_same_one_by_one(const std::string& policy) {
+  const RetentionPlan plan = plan_of(policy);
+  return !plan.allocation.by_score() && !plan.dense_prefill && (!compresses(plan) || plan.cut_interval > 0) &&
+         plan.selection.tokens == 0;
+}
+
 TEST_CASE("conformance: a sparse prompt leaves the cache, lifetimes and logits of its tokens one by one",
           "[engine][conformance]") {
   const std::size_t index = some_case();
   const std::string policy = cases()[index].policy;
-  const RetentionPlan plan = plan_of(policy);
-  // Published with a dense prompt, or with an eviction that only tokens of the answer cause: there it is another
-  // method. Budgets that follow from the prompt's scores need one.
-  if (plan.allocation.by_score() || plan.dense_prefill || (compresses(plan) && plan.cut_interval == 0) ||
-      plan.selection.tokens > 0)
-    return;
+  if (!is_same_one_by_one(policy)) return;
   CAPTURE(policy);
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 7);
   const test::Fed at_once = test::feed(model_of(index), ids, kTokens, policy),
                   stepped = test::feed(model_of(index), ids, 1, policy);
+  CHECK(at_once.kept == stepped.kept);
+  CHECK(at_once.record.evict_at == stepped.record.evict_at);
+  CHECK(test::relative_difference(stepped.logits, at_once.logits) < 1e-4);
+}
+
+TEST_CASE("conformance: in every family a sparse prompt leaves the cache and logits of its tokens one by one",
+          "[engine][conformance][family]") {
+  const ModelFamily& family = test::some_family();
+  const std::string policy = cases()[some_case()].policy;
+  CAPTURE(family.architecture, policy);
+  const engine::LoadedModel& model = test::family_model_of_every_policy(family);
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 7);
+  if (!is_same_one_by_one(policy)) return;
+  const test::Fed at_once = test::feed(model, ids, kTokens, policy), stepped = test::feed(model, ids, 1, policy);
   CHECK(at_once.kept == stepped.kept);
   CHECK(at_once.record.evict_at == stepped.record.evict_at);
   CHECK(test::relative_difference(stepped.logits, at_once.logits) < 1e-4);

@@ -114,17 +114,12 @@ void check_counts(const OracleCounts& found, const Sets& sets, const Vector& eff
   REQUIRE(found.mass_kept() == Approx(sum_of(effect, sets.kept) / sum_of(effect, sets.eligible)).epsilon(1e-4));
 }
 
-TEST_CASE(
-    "every policy: recall, chance, mass recall and verdicts are those of loops over its lifetimes and the attention",
-    "[engine][oracle][conformance]") {
-  const std::string policy = test::policy_cases()[GENERATE(range(std::size_t{0}, test::policy_cases().size()))].policy;
-  const Asked asked =
-      GENERATE(Asked{"", Mass::mean, -1}, Asked{"mass=rms", Mass::rms, -1},
-               Asked{"mass=max,weight=value", Mass::max_times_value, -1}, Asked{"mass=rms,budget=48", Mass::rms, 48});
-  const bool local = GENERATE(false, true);  // layer 0 is local by the model's design
-  if (local && std::string_view(asked.spec) != "mass=rms") return;
-  CAPTURE(policy, asked.spec, local);
-  const engine::LoadedModel& model = local ? test::local_model_of_every_policy() : test::model_of_every_policy();
+std::string some_policy() {
+  return test::policy_cases()[GENERATE(range(std::size_t{0}, test::policy_cases().size()))].policy;
+}
+
+void check_oracle(const engine::LoadedModel& model, const std::string& policy, const Asked& asked) {
+  const bool local = model.config().is_local(0);  // by the model's design
   RunRequest request = test::request(test::some_ids(100), policy, 40);
   request.oracle = true;
   request.oracle_spec = OracleSpec::parse(asked.spec);
@@ -183,6 +178,26 @@ TEST_CASE(
   }
   CHECK(n_ties < 5);  // else the comparison says little
   if (policy.starts_with("threshold") || policy.starts_with("kvpop")) CHECK(n_verdicts > (local ? 50 : 100));
+}
+
+TEST_CASE(
+    "every policy: recall, chance, mass recall and verdicts are those of loops over its lifetimes and the attention",
+    "[engine][oracle][conformance]") {
+  const std::string policy = some_policy();
+  const Asked asked =
+      GENERATE(Asked{"", Mass::mean, -1}, Asked{"mass=rms", Mass::rms, -1},
+               Asked{"mass=max,weight=value", Mass::max_times_value, -1}, Asked{"mass=rms,budget=48", Mass::rms, 48});
+  CAPTURE(policy, asked.spec);
+  check_oracle(test::model_of_every_policy(), policy, asked);
+  if (std::string_view(asked.spec) == "mass=rms") check_oracle(test::local_model_of_every_policy(), policy, asked);
+}
+
+TEST_CASE("every policy: in every family recall and verdicts are those of the loops",
+          "[engine][oracle][conformance][family]") {
+  const ModelFamily& family = test::some_family();
+  const std::string policy = some_policy();
+  CAPTURE(family.architecture, policy);
+  check_oracle(test::family_model_of_every_policy(family), policy, {"mass=rms", Mass::rms, -1});
 }
 
 /// Recall and chance of a head at q, had it kept these tokens of the eligible ones.

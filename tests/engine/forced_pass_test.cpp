@@ -13,6 +13,7 @@
 #include "engine/model/weights.h"
 #include "tests/engine/gated_model.h"
 #include "tests/engine/plain_rules.h"
+#include "tests/engine/policy_cases.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
 namespace kvscope {
@@ -70,12 +71,12 @@ class PlainHook final : public engine::AttentionHook {
 };
 
 /// Log-probabilities of the text, [kTokens], the first 0.
-std::vector<double> plain_logprobs(const Sees& sees) {
+std::vector<double> plain_logprobs(const Sees& sees, const engine::LoadedModel& of = model()) {
   const c10::InferenceMode no_gradients;
   PlainHook hook(sees);
-  const at::Tensor tokens = engine::ids_tensor(model().weights(), ids().data(), kTokens);
-  const at::Tensor hidden = engine::forward(model().config(), model().weights(), tokens, 0, hook);
-  const at::Tensor all = engine::logits_of(model().weights(), hidden).to(at::kDouble).log_softmax(-1);
+  const at::Tensor tokens = engine::ids_tensor(of.weights(), ids().data(), kTokens);
+  const at::Tensor hidden = engine::forward(of.config(), of.weights(), tokens, 0, hook);
+  const at::Tensor all = engine::logits_of(of.weights(), hidden).to(at::kDouble).log_softmax(-1);
   std::vector<double> out = {0};
   for (int i = 1; i < kTokens; ++i) out.push_back(all[i - 1][ids()[static_cast<std::size_t>(i)]].item<double>());
   return out;
@@ -308,6 +309,28 @@ TEST_CASE("forced: a text is as likely as a dense pass under the lifetimes that 
                    }
                    return keys;
                  }));
+}
+
+TEST_CASE("forced: in every family a text is as likely as a dense pass under the lifetimes of every policy",
+          "[engine][forced][conformance][family]") {
+  const ModelFamily& family = test::some_family();
+  const std::string policy = test::policy_cases()[GENERATE(range(std::size_t{0}, test::policy_cases().size()))].policy;
+  if (policy.find("read=") != policy.npos) return;  // what a query reads is no lifetime
+  CAPTURE(family.architecture, policy);
+  const engine::LoadedModel& of = test::family_model_of_every_policy(family);
+  const RunRecord run = engine::record_run(of, engine::forced_request(of, reading(policy)));
+  check_logprobs(run.logprobs, plain_logprobs(
+                                   [&](const PlainLayer&, int layer, int kv_head, int q) {
+                                     const int window = of.config().layers[static_cast<std::size_t>(layer)].window;
+                                     std::vector<int> keys;
+                                     for (int t = window > 0 ? std::max(0, q - window + 1) : 0; t <= q; ++t) {
+                                       const std::int32_t at =
+                                           run.evict_at.row(layer, kv_head)[static_cast<std::size_t>(t)];
+                                       if (window > 0 || visible(q, t, at)) keys.push_back(t);
+                                     }
+                                     return keys;
+                                   },
+                                   of));
 }
 
 TEST_CASE("forced: with chunks the decisions are those of the rule, and hold from the first query behind the chunk",

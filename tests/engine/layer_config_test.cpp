@@ -1,11 +1,14 @@
 // What a family's row and a layer's configuration say reaches every pass: a made-up family whose layers differ.
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <string>
 
 #include "engine/jobs/train/decoder_module.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
 #include "kernels/device.h"
+#include "tests/engine/policy_cases.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/skip.h"
@@ -21,6 +24,7 @@ const ModelFamily& made_up() {
       .architecture = "MadeUpForCausalLM",
       .layer = {.norm_eps = 1e-3f, .qk_norm = true, .qkv_bias = true},
       .norm_offset = 1,
+      .scaled_embedding = true,
       .names = {.embedding = "embed", .layers = "blocks", .input_norm = "norm_1", .q = "attn.q", .down = "ffn.out"}};
   return family;
 }
@@ -31,6 +35,8 @@ ModelConfig made_up_config() {
   config.layers[1].rope_theta = 500;
   config.layers[1].attention.scale = 0.2;
   config.layers[1].qk_norm = false;
+  config.layers[0].norms = NormPlacement::around;
+  config.layers[0].activation = MlpActivation::gelu_tanh;
   return config;
 }
 
@@ -54,6 +60,8 @@ TEST_CASE("everything that a layer is configured with has its effect", "[engine]
       [](LayerConfig& layer) { layer.rope_scaling = {.kind = RopeKind::linear, .factor = 2}; },
       [](LayerConfig& layer) { layer.attention.scale = 0.3; },
       [](LayerConfig& layer) { layer.attention.soft_cap = 1; },
+      [](LayerConfig& layer) { layer.norms = NormPlacement::around; },
+      [](LayerConfig& layer) { layer.activation = MlpActivation::gelu_tanh; },
   };
   for (const auto& change : changes) {
     CAPTURE(&change - changes);
@@ -130,18 +138,6 @@ TEST_CASE("a sink logit of -inf in every head is none, one of 0 has its effect",
   CHECK(test::relative_difference(logits_with(true, 0), plain) > 1e-3);
 }
 
-TEST_CASE("what nothing computes of a layer is refused by its name", "[engine][layers]") {
-  const auto refusal = [](void (*change)(LayerConfig&)) {
-    ModelConfig config = made_up_config();
-    change(config.layers[1]);
-    return test::error_of([&] { engine::LoadedModel::random(config, 3, {"cpu", "float32"}); });
-  };
-  CHECK_THAT(refusal([](LayerConfig& layer) { layer.norms = NormPlacement::around; }),
-             Catch::StartsWith("model: layer 1: norms after attention and MLP, which is not supported"));
-  CHECK_THAT(refusal([](LayerConfig& layer) { layer.activation = MlpActivation::gelu_tanh; }),
-             Catch::StartsWith("model: layer 1: an MLP with gelu_pytorch_tanh"));
-}
-
 TEST_CASE("what computes no soft cap and no sink logit refuses a model that has one", "[engine][layers][variant]") {
   const ModelConfig config = test::small_variant_config();
   const engine::LoadedModel model = engine::LoadedModel::random(config, 3, {"cpu", "float32"});
@@ -150,6 +146,42 @@ TEST_CASE("what computes no soft cap and no sink logit refuses a model that has 
              Catch::StartsWith("model: layer 0: a sink logit of attention; expected attention without it"));
   CHECK_THAT(test::error_of([&] { engine::DecoderModule(config, 16, at::kCPU, at::kFloat, /*trained=*/false); }),
              Catch::StartsWith("model: layer 0: a sink logit of attention"));
+}
+
+TEST_CASE("the trainer's pass over a sequence is the engine's prompt, in every family that it takes",
+          "[engine][layers][family]") {
+  const ModelFamily& family = test::some_family();
+  const ModelConfig config = test::family_config(family);
+  CAPTURE(family.architecture);
+  std::optional<engine::DecoderModule> module;
+  const std::string refusal =
+      test::error_of([&] { module.emplace(config, kTokens, at::kCPU, at::kFloat, /*trained=*/false); });
+  if (family.names.qkv != nullptr) {
+    CHECK_THAT(refusal, Catch::Contains("queries, keys and values of one matrix"));
+    return;
+  }
+  if (config.layers[1].mlp == MlpKind::experts) {
+    CHECK_THAT(refusal, Catch::Contains("a mixture of experts"));
+    return;
+  }
+  const engine::TensorSource source = engine::formula_source(3);
+  for (const auto& spec : module->parameters().specs())
+    module->parameters().master(spec.name).copy_(source(spec.name, spec.shape));
+  module->parameters().publish();
+  const engine::Weights weights = engine::build_weights(config, source, c10::kCPU, at::kFloat);
+  struct Hook final : engine::AttentionHook {
+    at::Tensor attend(int, const engine::LayerTokens& t) override {
+      const std::int64_t n = t.q.size(0), n_kv_heads = t.k.size(1);
+      at::Tensor evict_at;  // of a local layer: when the window has passed
+      if (t.window > 0) evict_at = (at::arange(n, at::kInt) + t.window).expand({n_kv_heads, n}).contiguous();
+      return engine::ops::lifetime_attention(t.q, {t.k.transpose(0, 1), t.v.transpose(0, 1), evict_at}, 0, t.scores);
+    }
+  } hook;
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, config.vocab_size, 4);
+  const at::Tensor rows = engine::ids_tensor(weights, ids.data(), kTokens);
+  const at::Tensor expected = engine::forward(config, weights, rows, 0, hook);
+  const at::Tensor found = module->hidden(rows.unsqueeze(0)).squeeze(0).detach();
+  CHECK(((found - expected).abs().max() / expected.abs().max()).item<double>() < 1e-5);
 }
 
 TEST_CASE("twice the queries under half the scale are the same attention, to the last bit", "[engine][layers]") {
@@ -178,7 +210,7 @@ TEST_CASE("twice the queries under half the scale are the same attention, to the
   CHECK_FALSE(at::equal(scaled(0.125, 1), scaled(0.0625, 1)));
 }
 
-TEST_CASE("a family's tensors are asked for by its own names, and its norms' offset is added", "[engine][layers]") {
+TEST_CASE("a family's tensors are asked for by its own names, and its norms' offset is kept", "[engine][layers]") {
   std::vector<std::string> asked;
   const engine::TensorSource source = engine::formula_source(3);
   const engine::Weights weights = engine::build_weights(
@@ -193,8 +225,9 @@ TEST_CASE("a family's tensors are asked for by its own names, and its norms' off
     CAPTURE(name);
     CHECK(std::count(asked.begin(), asked.end(), name) == 1);
   }
-  CHECK(at::equal(weights.layers[1].input_norm, source("blocks.1.norm_1.weight", {128}) + 1));
-  CHECK(at::equal(weights.final_norm, source("model.norm.weight", {128}) + 1));
+  CHECK(at::equal(weights.layers[1].input_norm, source("blocks.1.norm_1.weight", {128})));
+  CHECK(weights.norm_offset == 1);
+  CHECK(weights.embed_scale == std::sqrt(128.0f));
   CHECK_FALSE(weights.layers[1].q_norm.defined());
 }
 

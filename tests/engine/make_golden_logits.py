@@ -2,7 +2,9 @@
 (log-probabilities of a text under one model of each family whose files hold float16, bfloat16 or float32).
 
 Everything is float32, eager attention, CPU, but for `bf16_error`: how far transformers in bfloat16, on the CPU too, is from
-that; the root mean square of the differences of all kept logits over that of the logits.
+that; the root mean square of the differences of all kept logits over that of the logits. `bf16_median_error`, of models with
+experts: the median of the same of each kept position. Rounding can send a token to another expert whose probability is close;
+a few tokens of 100 err several times as much for that, in transformers as here, and which ones is a matter of luck.
 The weights are not stored: all sides compute them from names and indices (formula_source in engine/model/weights.h,
 tests/support/model_folder.h).
 Usage: python3 tests/engine/make_golden_logits.py        needs torch, transformers and tokenizers; the versions used are
@@ -17,15 +19,17 @@ import numpy as np
 import torch
 import transformers
 from tokenizers import Tokenizer
-from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Phi3Config, Phi3ForCausalLM,
-                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+                          Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 SAMPLE = FOLDER.parents[1] / 'samples' / 'models' / 'kvscope-tiny'
 CLASSES = {'Qwen3ForCausalLM': (Qwen3Config, Qwen3ForCausalLM), 'Qwen2ForCausalLM': (Qwen2Config, Qwen2ForCausalLM),
            'LlamaForCausalLM': (LlamaConfig, LlamaForCausalLM)}
 OTHERS = {'MistralForCausalLM': (MistralConfig, MistralForCausalLM), 'SmolLM3ForCausalLM': (SmolLM3Config, SmolLM3ForCausalLM),
-          'Phi3ForCausalLM': (Phi3Config, Phi3ForCausalLM)}
+          'Phi3ForCausalLM': (Phi3Config, Phi3ForCausalLM), 'Gemma3ForCausalLM': (Gemma3TextConfig, Gemma3ForCausalLM),
+          'Qwen3MoeForCausalLM': (Qwen3MoeConfig, Qwen3MoeForCausalLM)}
 TOKENS = 142
 POSITIONS = [0, 16, 63, 64, 127, 128, TOKENS - 1]  # whose logits are kept: beside the borders of pages and tiles
 # The original contexts are so short that the scaling matters within TOKENS.
@@ -115,6 +119,33 @@ def family_shapes():
     yield make_config('Phi3ForCausalLM', 4, 2, 128, True, 'default', 5, implied=True) | dict(
         sliding_window=None, pad_token_id=0, partial_rotary_factor=0.75, max_position_embeddings=256, original_max_position_embeddings=64,
         rope_scaling=dict(type='longrope', short_factor=[1.0] * pairs, long_factor=[1 + i / 8 for i in range(pairs)]))
+    yield make_config('Gemma3ForCausalLM', 2, 1, 128, True, 'linear', 6) | dict(
+        num_hidden_layers=3, sliding_window=24, sliding_window_pattern=3, rope_local_base_freq=1e4, query_pre_attn_scalar=100)
+    yield make_config('Gemma3ForCausalLM', 4, 1, 256, False, 'default', 7) | dict(
+        sliding_window=65, layer_types=['full_attention', 'sliding_attention'], attn_logit_softcapping=None,
+        rope_parameters=dict(full_attention=dict(rope_type='default', rope_theta=2e5),
+                             sliding_attention=dict(rope_type='default', rope_theta=5e3)))
+
+
+def expert_shapes():
+    """Eight of sixteen experts; one of four with the weight of its softmax, in the layers that are not dense; other numbers of
+    both, as transformers writes them."""
+    yield make_config('Qwen3MoeForCausalLM', 2, 2, 64, True, 'default', 0) | dict(
+        num_experts=16, num_experts_per_tok=8, moe_intermediate_size=48, norm_topk_prob=True)
+    yield make_config('Qwen3MoeForCausalLM', 4, 1, 128, False, 'yarn', 1) | dict(
+        num_hidden_layers=5, decoder_sparse_step=2, mlp_only_layers=[3], num_experts=4, num_experts_per_tok=1,
+        moe_intermediate_size=40, norm_topk_prob=False)
+    yield make_config('Qwen3MoeForCausalLM', 2, 2, 64, False, 'default', 2) | dict(
+        num_hidden_layers=3, mlp_only_layers=[0], num_local_experts=33, num_experts_per_tok=5, moe_intermediate_size=24,
+        norm_topk_prob=False)
+
+
+def expert_formula(name, shape, seed):
+    """transformers' one tensor of all experts, of the tensors that published files have for each."""
+    prefix, part = name.rsplit('.', 1)
+    parts = ['gate_proj', 'up_proj'] if part == 'gate_up_proj' else [part]
+    one = (shape[1] // len(parts), shape[2])
+    return np.stack([np.concatenate([formula(f'{prefix}.{i}.{p}.weight', one, seed) for p in parts]) for i in range(shape[0])])
 
 
 def make_model(config, seed, weights_dtype=torch.float32):
@@ -126,7 +157,8 @@ def make_model(config, seed, weights_dtype=torch.float32):
     model = model_class(made).float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(torch.from_numpy(formula(name, tuple(parameter.shape), seed)).to(weights_dtype))
+            values = (expert_formula if '.experts.' in name else formula)(name, tuple(parameter.shape), seed)
+            parameter.copy_(torch.from_numpy(values).to(weights_dtype))
     return model
 
 
@@ -145,11 +177,15 @@ def golden_logits(seed, config):
     model = make_model(config, seed)
     logits = logits_of(model, ids)[POSITIONS]
     # Not model.bfloat16(), which rounds the rotary frequencies too: transformers keeps them in float32 when it loads.
-    inv_freq = model.model.rotary_emb.inv_freq.clone()
+    rotary = model.model.rotary_emb
+    frequencies = {name: buffer.clone() for name, buffer in rotary.named_buffers()}
     model = model.to(torch.bfloat16)
-    model.model.rotary_emb.inv_freq = inv_freq
+    for name, buffer in frequencies.items():
+        setattr(rotary, name, buffer)
     error = logits_of(model, ids)[POSITIONS] - logits
-    return dict(seed=seed, config=config, ids=ids, positions=POSITIONS,
+    median = np.median(np.sqrt((error**2).mean(-1) / (logits**2).mean(-1)))
+    experts = dict(bf16_median_error=float(f'{median:.4g}')) if 'num_experts_per_tok' in config else {}
+    return dict(seed=seed, config=config, ids=ids, positions=POSITIONS, **experts,
                 bf16_error=float(f'{np.sqrt((error**2).mean() / (logits**2).mean()):.4g}'),
                 logits=[rounded(row, 5) for row in logits])  # half of the 1e-4 they are compared within
 
@@ -180,6 +216,7 @@ if __name__ == '__main__':
     write('logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(shapes(), start=1)])
     write('local_logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(local_shapes(), start=201)])
     write('family_logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(family_shapes(), start=301)])
+    write('expert_logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(expert_shapes(), start=401)])
     write('score.json.gz', text=TEXT, models=[
         golden_score(101, make_config('Qwen3ForCausalLM', 2, 2, 64, True, 'yarn', 0, vocab=4096), 'bfloat16'),
         golden_score(102, make_config('Qwen2ForCausalLM', 7, 1, 64, False, 'default', 1, vocab=4096), 'float16'),

@@ -13,6 +13,7 @@
 #include "engine/model/transformer.h"
 #include "kernels/device.h"
 #include "tests/engine/plain_layer.h"
+#include "tests/engine/policy_cases.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/skip.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
@@ -57,12 +58,13 @@ class LoopHook final : public engine::AttentionHook {
     layers.emplace_back(n);
     for (int query = 0; query < n; ++query) {
       Vector full(static_cast<std::size_t>(q.n_heads) * q.dim), lost(full);
+      const int first = tokens.window > 0 ? std::max(0, query - tokens.window + 1) : 0;  // of a local layer
       std::vector<bool> lossy;
       for (int head = 0; head < q.n_heads; ++head) {
         const auto at = static_cast<std::size_t>(head) * q.dim;
         const auto over = [&](bool all, double* o) {
           double z = test::sink_weight(tokens.scores, head);
-          for (int t = 0; t <= query; ++t) {
+          for (int t = first; t <= query; ++t) {
             if (!all && !seen(layer, head / group, query, t)) continue;
             const double p = test::weight_of(tokens.scores, test::dot(q.at(query, head), k.at(t, head / group), q.dim));
             z += p;
@@ -75,7 +77,7 @@ class LoopHook final : public engine::AttentionHook {
         over(false, kept);
         for (int c = 0; c < q.dim; ++c) lost[at + c] = full[at + c] - kept[c];
         bool any = false;
-        for (int t = 0; t <= query; ++t) any |= !seen(layer, head / group, query, t);
+        for (int t = first; t <= query; ++t) any |= !seen(layer, head / group, query, t);
         if (head % group == 0) lossy.push_back(any);
       }
       layers[layer][query] = row_of(weight, full, lost, lossy, group * q.dim);
@@ -190,12 +192,6 @@ RunRecord measured_run(const LoadedModel& model, const std::string& policy, int 
   return record_run(model, request);
 }
 
-LoadedModel model_of(const char* architecture) {
-  ModelConfig config = test::small_config();
-  config.set_family(*find_family(architecture));
-  return LoadedModel::random(config, 5, {"cpu", "float32"}, 16);
-}
-
 int n_values(const HeadSeries<float>& series) {
   int n = 0;
   for (int layer = 0; layer < series.n_layers(); ++layer)
@@ -232,11 +228,13 @@ TEST_CASE("Quest reads more of the attention than pages drawn at random hold, an
   CHECK(n_values(measured_run(model, "streaming:sinks=4,window=32").output_error.read_mass) == 0);
 }
 
-TEST_CASE("output error holds in every family of models", "[engine][output_error]") {
-  const char* family = GENERATE("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM");
-  CAPTURE(family);
-  const LoadedModel model = model_of(family);
-  check_against_loops(model, measured_run(model, "streaming:sinks=4,window=32"), 1e-3);
+TEST_CASE("output error holds in every family of models", "[engine][output_error][family]") {
+  const ModelFamily& family = test::some_family();
+  const std::string policy = GENERATE(as<std::string>{}, "streaming:sinks=4,window=32", "tova:budget=40",
+                                      "kvpop:budget=48,sinks=4,window=16", "quest:read=32,dense=1");
+  CAPTURE(family.architecture, policy);
+  const LoadedModel& model = test::family_model_of_every_policy(family);
+  check_against_loops(model, measured_run(model, policy), 1e-3);
 }
 
 TEST_CASE("output error holds under soft caps and sink logits", "[engine][output_error][variant]") {

@@ -21,8 +21,8 @@ Rows rows(const at::Tensor& tensor) {
 }  // namespace
 
 PlainLayer plain_layer(const engine::LayerTokens& tokens) {
-  return {rows(tokens.x), rows(tokens.input), rows(tokens.q_unrotated), rows(tokens.k_unrotated), rows(tokens.q),
-          rows(tokens.k), rows(tokens.v)};
+  return {rows(tokens.x), rows(tokens.input), rows(tokens.q_unrotated), rows(tokens.k_unrotated),
+          rows(tokens.q), rows(tokens.k),     rows(tokens.v),           tokens.scores.scale};
 }
 
 namespace {
@@ -78,8 +78,8 @@ std::vector<double> attention(const PlainLayer& layer, int query, int head, cons
   std::vector<double> p;
   double sum = 0;
   for (const int t : keys) {
-    const double logit = dot(layer.q.at(query, head), layer.k.at(t, head / layer.group_size()), layer.q.dim) /
-                         std::sqrt(static_cast<double>(layer.q.dim));
+    const double logit =
+        layer.scale * dot(layer.q.at(query, head), layer.k.at(t, head / layer.group_size()), layer.q.dim);
     p.push_back(t > query ? 0 : std::exp(logit));  // logits of random models are small
     sum += p.back();
   }

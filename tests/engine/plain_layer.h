@@ -21,6 +21,7 @@ struct Rows {
 /// As LayerTokens in engine/model/transformer.h.
 struct PlainLayer {
   Rows x, input, q_unrotated, k_unrotated, q, k, v;
+  double scale = 0;  // of q . k
   int group_size() const { return q.n_heads / k.n_heads; }
 };
 

@@ -1,6 +1,8 @@
 #include "tests/engine/policy_cases.h"
 
 #include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
 
 #include "engine/core/policy/policy.h"
 #include "tests/engine/gated_model.h"
@@ -119,6 +121,34 @@ const engine::LoadedModel& local_model_of_every_policy() {
     return gated_model(gates_of_every_kind(), "cpu", "float32", config);
   }();
   return loaded;
+}
+
+ModelConfig family_config(const ModelFamily& family) {
+  ModelConfig config = small_config();
+  config.tie_word_embeddings = family.tied;
+  config.set_family(family);
+  if (family.windows == WindowKeys::by_pattern) config.layers[0].window = kLocalWindow;
+  if (family.local_rope_theta > 0) config.layers[0].rope_theta = family.local_rope_theta;
+  if (family.reads("no_rope_layers")) config.layers[1].rotates = false;
+  if (family.reads(kExpertsKey)) {
+    config.layers[1].mlp = MlpKind::experts;
+    config.layers[1].experts = {.n = 12, .per_token = 3, .intermediate = 40, .normalised = true};
+  }
+  return config;
+}
+
+const engine::LoadedModel& family_model_of_every_policy(const ModelFamily& family) {
+  static std::map<std::string, engine::LoadedModel> loaded;
+  const auto found = loaded.find(family.architecture);
+  if (found != loaded.end()) return found->second;
+  return loaded
+      .emplace(family.architecture, gated_model(gates_of_every_kind(), "cpu", "float32", family_config(family)))
+      .first->second;
+}
+
+const ModelFamily& some_family() {
+  const auto families = model_families();
+  return families[GENERATE_COPY(range(std::size_t{0}, families.size()))];
 }
 
 }  // namespace kvscope::test

@@ -27,4 +27,11 @@ const engine::LoadedModel& model_of_every_policy();
 constexpr int kLocalWindow = 24;
 const engine::LoadedModel& local_model_of_every_policy();
 
+/// small_config() as a model of that family: with what only its layers have, such as a window of kLocalWindow in layer 0.
+ModelConfig family_config(const ModelFamily& family);
+/// gated_model() of that, loaded once.
+const engine::LoadedModel& family_model_of_every_policy(const ModelFamily& family);
+/// One of the families after the other.
+const ModelFamily& some_family();
+
 }  // namespace kvscope::test

@@ -101,6 +101,9 @@ def make_configs():
     put("config", "yarn", json.dumps(yarn))
     put("config", "qwen2", json.dumps(tiny | {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2",
                                               "layer_types": ["full_attention"] * tiny["num_hidden_layers"]}))
+    put("config", "qwen3_moe", json.dumps(tiny | {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
+                                                  "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+                                                  "norm_topk_prob": True, "decoder_sparse_step": 2, "mlp_only_layers": [1]}))
 
 
 def make_archives():

@@ -56,21 +56,41 @@ void write_text(const fs::path& path, const std::string& text) { std::ofstream(p
 }  // namespace
 
 json small_model_config(const std::string& architecture) {
-  return {{"architectures", {architecture}},
-          {"vocab_size", 4096},
-          {"hidden_size", 64},
-          {"intermediate_size", 96},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 4},
-          {"num_key_value_heads", 2},
-          {"head_dim", 16},
-          {"max_position_embeddings", 512},
-          {"rms_norm_eps", 1e-6},
-          {"rope_theta", 10000.0},
-          {"tie_word_embeddings", true},
-          {"torch_dtype", "float32"},
-          {"eos_token_id", 0}};
+  json config = {{"architectures", {architecture}},
+                 {"vocab_size", 4096},
+                 {"hidden_size", 64},
+                 {"intermediate_size", 96},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2},
+                 {"head_dim", 16},
+                 {"max_position_embeddings", 512},
+                 {"rms_norm_eps", 1e-6},
+                 {"rope_theta", 10000.0},
+                 {"tie_word_embeddings", true},
+                 {"torch_dtype", "float32"},
+                 {"eos_token_id", 0}};
+  if (find_family(architecture)->reads(kExpertsKey))
+    config.update({{"num_experts", 3}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 24}});
+  return config;
 }
+
+namespace {
+
+/// Of a layer, a tensor a matrix and expert, as published files have them.
+void add_experts(const ModelConfig& c, int layer, std::vector<NamedShape>& out) {
+  const ExpertConfig& experts = c.layers[static_cast<std::size_t>(layer)].experts;
+  const TensorNames& names = c.family->names;
+  out.push_back({names.in_layer(layer, names.router), {experts.n, c.hidden_size}});
+  for (int i = 0; i < experts.n; ++i) {
+    const std::string expert = names.in_layer(layer, names.experts, ".") + std::to_string(i);
+    out.push_back({expert + ".gate_proj.weight", {experts.intermediate, c.hidden_size}});
+    out.push_back({expert + ".up_proj.weight", {experts.intermediate, c.hidden_size}});
+    out.push_back({expert + ".down_proj.weight", {c.hidden_size, experts.intermediate}});
+  }
+}
+
+}  // namespace
 
 std::vector<NamedShape> tensor_shapes(const ModelConfig& c) {
   const std::int64_t hidden = c.hidden_size, ff = c.intermediate_size, q = c.n_heads * c.head_dim,
@@ -87,6 +107,10 @@ std::vector<NamedShape> tensor_shapes(const ModelConfig& c) {
     };
     add(names.input_norm, {hidden});
     add(names.post_norm, {hidden});
+    if (layer.norms == NormPlacement::around) {
+      add(names.attention_out_norm, {hidden});
+      add(names.mlp_out_norm, {hidden});
+    }
     using Rows = std::pair<const char*, std::int64_t>;
     const std::vector<Rows> projections = names.qkv ? std::vector<Rows>{{names.qkv, q + 2 * kv}}
                                                     : std::vector<Rows>{{names.q, q}, {names.k, kv}, {names.v, kv}};
@@ -98,6 +122,10 @@ std::vector<NamedShape> tensor_shapes(const ModelConfig& c) {
     if (layer.qk_norm) add(names.k_norm, {c.head_dim});
     if (layer.attention.has_sink) add(names.sink, {c.n_heads}, "");
     add(names.o, {hidden, q});
+    if (layer.mlp == MlpKind::experts) {
+      add_experts(c, i, out);
+      continue;
+    }
     if (names.gate_up) {
       add(names.gate_up, {2 * ff, hidden});
     } else {
