@@ -75,7 +75,7 @@ class DecodeStep::LayerLaunches {
   }
   /// Two launches before those of the sum: the router, and its choice.
   Experts experts(const Normed& n) {
-    const ExpertConfig& experts = step_.model_.config().layers[index_].experts;
+    const ExpertConfig& experts = layer().experts;
     launch(weights().router, n.x, n.weight, buffers_.router_logits, kernels::Epilogue::logits);
     kernels::route_experts({.logits = buffers_.router_logits.data_ptr<float>(),
                             .expert = buffers_.chosen_experts.data_ptr<std::int32_t>(),
@@ -99,10 +99,10 @@ class DecodeStep::LayerLaunches {
                            .activation = row_of_tensor(buffers_.expert_activation, first),
                            .out = static_cast<float*>(row_of_tensor(buffers_.x, first)),
                            .n_tokens = std::min(kernels::kMaxExpertTokens, step_.n_rows() - first),
-                           .n_chosen = config.layers[index_].experts.per_token,
+                           .n_chosen = layer().experts.per_token,
                            .dim = config.hidden_size,
-                           .ff = config.layers[index_].experts.intermediate,
-                           .eps = config.layers[index_].norm_eps,
+                           .ff = layer().experts.intermediate,
+                           .eps = layer().norm_eps,
                            .dtype = kernel_dtype(step_.model_.weights().dtype)},
                           place_);
     }

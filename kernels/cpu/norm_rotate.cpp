@@ -22,9 +22,7 @@ const float* normed(const void* data, std::int64_t index, const void* weight, fl
   if (!weight) return row;
   float weight_buffer[kMaxHeadDim];
   const float inverse = 1 / std::sqrt(dot(row, row, dim) / static_cast<float>(dim) + eps);
-  copy_floats(weight, 0, dim, dtype, weight_buffer);
-  if (offset != 0) add(weight_buffer, offset, dim);
-  scale_by(buffer, row, inverse, weight_buffer, dim);
+  scale_by(buffer, row, inverse, norm_factors(weight, dim, dtype, offset, weight_buffer), dim);
   return buffer;
 }
 

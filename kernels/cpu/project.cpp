@@ -45,12 +45,11 @@ class Inputs {
  private:
   void norm(const ProjectArgs& args) {
     weight_.resize(args.dim);
-    copy_floats(args.norm_weight, 0, args.dim, args.dtype, weight_.data());
-    if (args.norm_offset != 0) add(weight_.data(), args.norm_offset, args.dim);
+    const float* weight = norm_factors(args.norm_weight, args.dim, args.dtype, args.norm_offset, weight_.data());
     for (std::int64_t t = 0; t < args.n_tokens; ++t) {
       const float* x = static_cast<const float*>(args.x) + t * args.dim;
       const float inverse = 1 / std::sqrt(dot(x, x, args.dim) / static_cast<float>(args.dim) + args.eps);
-      scale_by(floats_.data() + t * args.dim, x, inverse, weight_.data(), args.dim);
+      scale_by(floats_.data() + t * args.dim, x, inverse, weight, args.dim);
     }
   }
 

@@ -9,9 +9,8 @@
 namespace kvscope::kernels::cpu {
 
 void rms_norm(const RmsNormArgs& args) {
-  std::vector<float> weight(args.dim);
-  copy_floats(args.weight, 0, args.dim, args.dtype, weight.data());
-  if (args.weight_offset != 0) add(weight.data(), args.weight_offset, args.dim);
+  std::vector<float> buffer_of_weight(args.dim);
+  const float* weight = norm_factors(args.weight, args.dim, args.dtype, args.weight_offset, buffer_of_weight.data());
   parallel_for(args.n_rows, 4 * args.dim, [&](std::int64_t row) {
     // One buffer a thread: this runs once a row, and an allocation would cost as much as the norm.
     thread_local std::vector<float> buffer;
@@ -19,7 +18,7 @@ void rms_norm(const RmsNormArgs& args) {
     const float* x = as_floats(args.x, row * args.x_stride, args.dim, args.dtype, buffer.data());
     const float inverse = 1 / std::sqrt(dot(x, x, args.dim) / static_cast<float>(args.dim) + args.eps);
     float* out = buffer.data() + args.dim;
-    scale_by(out, x, inverse, weight.data(), args.dim);
+    scale_by(out, x, inverse, weight, args.dim);
     store(out, args.out, row * args.dim, args.dim, args.dtype);
   });
 }

@@ -71,11 +71,6 @@ KVSCOPE_CLONES void add_scaled(float* y, float a, const float* x, std::int64_t n
   for (std::int64_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 
-KVSCOPE_CLONES void add(float* x, float a, std::int64_t n) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) x[i] += a;
-}
-
 KVSCOPE_CLONES void scale(float* x, float a, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) x[i] *= a;
@@ -166,6 +161,13 @@ KVSCOPE_CLONES void widen(const BFloat16* x, float* out, std::int64_t n) {
 
 KVSCOPE_CLONES void narrow(const float* x, BFloat16* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = to_bfloat16(x[i]);
+}
+
+const float* norm_factors(const void* data, std::int64_t n, DType dtype, float offset, float* buffer) {
+  const float* weight = as_floats(data, 0, n, dtype, buffer);
+  if (offset == 0) return weight;
+  for (std::int64_t i = 0; i < n; ++i) buffer[i] = offset + weight[i];
+  return buffer;
 }
 
 void copy_floats(const void* data, std::int64_t index, std::int64_t n, DType dtype, float* out) {

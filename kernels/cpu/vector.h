@@ -17,9 +17,6 @@ float dot(const float* x, const float* y, std::int64_t n);
 /// y[i] += a x[i]
 void add_scaled(float* y, float a, const float* x, std::int64_t n);
 
-/// x[i] += a
-void add(float* x, float a, std::int64_t n);
-
 /// x[i] *= a
 void scale(float* x, float a, std::int64_t n);
 
@@ -74,6 +71,9 @@ inline const float* as_floats(const void* data, std::int64_t index, std::int64_t
 
 /// The same, copied into `out` in any case.
 void copy_floats(const void* data, std::int64_t index, std::int64_t n, DType dtype, float* out);
+
+/// offset + data[i] for i < n: the factors of a norm. The data themselves if they are float32 and the offset is 0, else `buffer`.
+const float* norm_factors(const void* data, std::int64_t n, DType dtype, float offset, float* buffer);
 
 /// Writes n floats as elements [index, index + n) of `data`.
 void store(const float* x, void* data, std::int64_t index, std::int64_t n, DType dtype);
