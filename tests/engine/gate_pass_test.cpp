@@ -82,17 +82,26 @@ TEST_CASE("gate scores: CUDA's are the CPU's", "[engine][gates][cuda]") {
   }
 }
 
+/// Scores of a run that evicts nothing, whose first `prompt` tokens are read at once.
+HeadSeries<float> variant_scores(const MlstmVariant& variant, const char* device, int prompt) {
+  const engine::LoadedModel model =
+      test::gated_model({test::random_gate(GateKind::kvpop_mlstm, 16, /*kernel=*/1, variant)}, device);
+  return test::feed(model, ids(), prompt, "kvpop:budget=600,window=16").record.scores;
+}
+
+TEST_CASE("gate scores: of the mLSTM's variants those of steps are those of a prompt", "[engine][gates]") {
+  const MlstmVariant variant = test::mlstm_variants()[GENERATE(0u, 1u, 2u, 3u, 4u)];
+  CAPTURE(static_cast<int>(variant.feature_map), variant.head_norm, variant.cached_values, variant.skip);
+  CHECK(difference(variant_scores(variant, "cpu", kTokens / 2), variant_scores(variant, "cpu", kTokens)) < 1e-4);
+}
+
 TEST_CASE("gate scores: of the mLSTM's variants CUDA's are the CPU's, in prompts and in steps",
           "[engine][gates][cuda]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");
   const MlstmVariant variant = test::mlstm_variants()[GENERATE(0u, 1u, 2u, 3u, 4u)];
   CAPTURE(static_cast<int>(variant.feature_map), variant.head_norm, variant.cached_values, variant.skip);
-  const std::vector<GateFile> gate = {test::random_gate(GateKind::kvpop_mlstm, 16, /*kernel=*/1, variant)};
-  const auto scores = [&](const char* device, int prompt) {
-    return test::feed(test::gated_model(gate, device), ids(), prompt, "kvpop:budget=600,window=16").record.scores;
-  };
   const int prompt = GENERATE(kTokens, kTokens / 2);
-  CHECK(difference(scores("cuda", prompt), scores("cpu", prompt)) < 1e-4);  // as above
+  CHECK(difference(variant_scores(variant, "cuda", prompt), variant_scores(variant, "cpu", prompt)) < 1e-4);
 }
 
 TEST_CASE("gate scores: what a full run is previewed as by them is the run of a gate that evicts, in the first layer",
