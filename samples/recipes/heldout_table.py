@@ -4,8 +4,8 @@
     python3 samples/recipes/heldout_table.py OUT --text FILE [--gates FOLDER] [--pieces 150] [--questions 400] [--rows REGEX]
                                              [--gpus 1] [--first-gpu 0] [--at-once 4] [--kvscope ./run] [--table-only]
 
-Each row group is a `kvscope eval` for the text and one for the questions; answers go to OUT/text-GROUP.jsonl and
-OUT/task-GROUP.jsonl, so that the same command goes on where it was stopped. `--at-once` evaluations share a GPU. FILE is what
+Each row group is a `kvscope eval` for the text and one for the questions, OUT/text-GROUP.h5 and OUT/task-GROUP.h5. Their answers are
+saved at once (OUT/text-GROUP.h5.answers), so repeat the command to continue after a stop. `--at-once` evaluations share a GPU. FILE is what
 `prepare_corpus.py --heldout` wrote; FOLDER has a folder for each trained variant of KVpop ("mlp/kvpop-mlp/gate.json"; with "w256" in
 its name: of a window of 256, with "pooled": under one budget for all heads). Prints, as Markdown, paired differences to the dense model with their standard error, and Wilson's
 95 % intervals. Needs nothing but Python.
@@ -30,7 +30,7 @@ HELD_OUT_FORMS = ('needle', 'birthplace', 'passkey', 'needle-keys', 'needle-valu
 TASKS = TRAINED_FORMS + HELD_OUT_FORMS
 SHARES = ('50%', '25%', '12.5%')
 FORM = 'window=64,sinks=4'
-# What goes by scores is read in one pass, exactly as token by token. The others act behind every CHUNK tokens.
+# What goes by scores is read in one pass, exactly as token by token. The others act after every CHUNK tokens.
 STEPWISE = ('tova', 'h2o', 'snapkv', 'expected-attention')
 CHUNK = 64
 POOLED = 'capacity=pooled,interval=32'  # cut as often as its scorers learned it, in prompts and texts alike
@@ -73,7 +73,7 @@ def groups(length, gates):
 
 def command(options, kind, name, gate, policies):
     words = [options.kvscope, 'eval', options.model, '--device', options.device, '--policies', ';'.join(policies), '--quiet',
-             '-o', str(options.out / f'{kind}-{name}.jsonl')]
+             '-o', str(options.out / f'{kind}-{name}.h5')]
     if kind == 'text':
         words += ['--texts', str(options.text), '--tasks', '', '--pieces', str(options.pieces), '--length', str(options.length),
                   '--chunk', str(CHUNK) if name in STEPWISE else '1', '--oracle', '--output-error']
@@ -83,7 +83,7 @@ def command(options, kind, name, gate, policies):
 
 
 def run_all(options, wanted):
-    """`at_once` evaluations a GPU; the first line of what went wrong is told, and the others go on."""
+    """`at_once` evaluations a GPU; the last line of an error is printed, and the others go on."""
     jobs = collections.deque(wanted)
     failed = []
 
@@ -164,7 +164,7 @@ def table(options, rows):
     print('| gate | policy | NLL against dense | cache size | density | recall | mass recall | output error | ' + ' | '.join(tasks) + ' |')
     print('|---|---|---|---|---|---|---|---|' + '---|' * len(tasks))
     for name, (_, policies) in rows.items():
-        text, task = answers(options.out / f'text-{name}.jsonl'), answers(options.out / f'task-{name}.jsonl')
+        text, task = answers(options.out / f'text-{name}.h5.answers'), answers(options.out / f'task-{name}.h5.answers')
         for policy in (['full'] if name == 'window' else []) + policies:
             print(f'| {name} | `{policy}` | ' + ' | '.join(text_cells(text, policy) + task_cells(task, policy)) + ' |')
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes one of the papers' tables: trains what it compares, then measures all of it in one sweep.
 
-    python3 samples/recipes/make_table.py TABLE.json OUT [--data TEXT] [--device cuda] [--at-once 1] [--only REGEX]
-                                          [--train-only] [--kvscope ./run]
+    python3 samples/recipes/make_table.py TABLE.json OUT [--data TEXT] [--device cuda] [--at-once 1] [--jobs 1]
+                                          [--only REGEX] [--train-only] [--kvscope ./run]
 
 TABLE.json is a sweep's recipe (docs/reference/studies.md) with one more key:
 
@@ -13,7 +13,9 @@ the entry "model". "data" names a text next to TABLE.json; without it, --data is
 gate or model folder GATE in OUT/NAME. Other paths are next to TABLE.json.
 
 Repeat the command to continue after a stop: finished trainings and answers are not made again. The study is OUT/table.h5, its
-table OUT/table.csv. `--at-once N` trains N entries at a time on one device. Needs nothing but Python.
+table OUT/table.csv. `--at-once N` trains N entries at a time on one device, and `--jobs N` measures with N engines. On one GPU,
+first start NVIDIA's MPS (`nvidia-cuda-mps-control -d`), so that small models share it well. Do not kill a training under MPS: the
+other programs on that GPU then fail too. Needs nothing but Python.
 """
 import argparse
 import concurrent.futures
@@ -115,6 +117,7 @@ def main():
     parser.add_argument('--data', help='text or folder to train on, where the table names none')
     parser.add_argument('--device', default='cuda')
     parser.add_argument('--at-once', type=int, default=1, help='trainings at a time')
+    parser.add_argument('--jobs', type=int, default=1, help='engines that measure at a time')
     parser.add_argument('--only', default='', help='train only entries whose name has this in it')
     parser.add_argument('--train-only', action='store_true', help='do not measure')
     parser.add_argument('--kvscope', default=str(ROOT / 'run'))
@@ -126,7 +129,8 @@ def main():
         return
     recipe = options.out / 'sweep.json'
     recipe.write_text(json.dumps({**table.placed(table.sweep), 'device': options.device}, indent=1) + '\n')
-    os.execvp(options.kvscope, [options.kvscope, 'sweep', str(recipe), '-o', str(options.out / 'table.h5'), '--overwrite'])
+    os.execvp(options.kvscope, [options.kvscope, 'sweep', str(recipe), '-o', str(options.out / 'table.h5'), '--overwrite',
+                               '--jobs', str(options.jobs)])
 
 
 if __name__ == '__main__':

@@ -2,10 +2,12 @@
 // them.
 #include "engine/jobs/tasks/reasoning.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "engine/jobs/tasks/reasoning_sequences.h"
@@ -34,6 +36,17 @@ std::vector<std::vector<std::string>> lines_of(const std::string& text) {
 
 std::string padded(int number) { return (number < 10 ? "0" : "") + std::to_string(number); }
 
+/// Does one line of a program, e.g. "07 add x z". The number of the next one.
+std::string machine_step(const std::vector<std::string>& line, std::map<std::string, int>& r) {
+  const std::string &what = line[1], &a = line[2];
+  if (what == "set") r[a] = std::stoi(line[3]);
+  if (what == "add") r[a] = (r[a] + r[line[3]]) % 100;
+  if (what == "copy") r[a] = r[line[3]];
+  if (what == "dec") r[a] = r[a] == 0 ? 99 : r[a] - 1;
+  if (what == "jump" && r[a] != 0) return line[3];
+  return padded(std::stoi(line[0]) + 1);
+}
+
 std::string machine_answer(const std::vector<std::vector<std::string>>& lines) {
   std::map<std::string, int> r = {{"w", 0}, {"x", 0}, {"y", 0}, {"z", 0}};
   const int n = static_cast<int>(lines.size()) - 2;  // without the first and the last line
@@ -41,13 +54,7 @@ std::string machine_answer(const std::vector<std::vector<std::string>>& lines) {
   for (int at = 0; at < n && steps < 100'000; ++steps) {
     const auto& line = lines[static_cast<std::size_t>(at) + 1];
     REQUIRE(std::stoi(line[0]) == at);
-    const std::string &what = line[1], &a = line[2];
-    ++at;
-    if (what == "set") r[a] = std::stoi(line[3]);
-    if (what == "add") r[a] = (r[a] + r[line[3]]) % 100;
-    if (what == "copy") r[a] = r[line[3]];
-    if (what == "dec") r[a] = r[a] == 0 ? 99 : r[a] - 1;
-    if (what == "jump" && r[a] != 0) at = std::stoi(line[3]);
+    at = std::stoi(machine_step(line, r));
   }
   return padded(r[lines.back()[1]]);
 }
@@ -125,6 +132,50 @@ TEST_CASE("the answer of every reasoning problem is that of another program, fro
       answers.insert(problem.answer);
     }
     CHECK(answers.size() > (kind.name == "search" ? 8u : 20u));  // no guess is right often
+  }
+}
+
+TEST_CASE("each step of a written-out machine, search or sort follows from the statement and the steps before it",
+          "[eval][reasoning]") {
+  const auto problem_of = [](std::size_t kind, std::uint64_t seed) {
+    Random random(seed);
+    const ReasoningProblem problem = reasoning_kinds()[kind].draw(random, 40);
+    return std::pair(lines_of(problem.statement), lines_of(problem.solution));
+  };
+  using Words = std::vector<std::string>;
+  const auto between = [](const Words& line, const std::string& from, const std::string& to) {
+    const auto begin = std::ranges::find(line, from);
+    return Words(std::next(begin), std::find(begin, line.end(), to));
+  };
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    auto [program, run] = problem_of(0, seed);
+    std::map<std::string, int> r = {{"w", 0}, {"x", 0}, {"y", 0}, {"z", 0}};
+    std::size_t at = 0;
+    for (const Words& line : std::span(run).first(run.size() - 2)) {
+      const Words step(line.begin(), std::ranges::find(line, ":"));
+      REQUIRE(step == program[at + 1]);
+      at = std::stoul(machine_step(step, r));
+      REQUIRE(between(line, ":", "") == Words{padded(r["w"]), padded(r["x"]), padded(r["y"]), padded(r["z"])});
+    }
+    CHECK(at + 2 == program.size());  // between its first line and the question
+
+    auto [graph, visits] = problem_of(2, seed);
+    std::map<std::string, Words> neighbours;
+    for (const Words& line : std::span(graph).subspan(1)) neighbours[line[0]] = Words(line.begin() + 2, line.end());
+    Words queue = {graph.back()[1]};
+    for (std::size_t i = 0; i + 3 < visits.size(); ++i) {
+      REQUIRE(visits[i][0] == queue[i]);
+      REQUIRE(between(visits[i], ":", ">") == neighbours.at(queue[i]));
+      Words added;
+      for (const std::string& to : neighbours.at(queue[i]))
+        if (std::ranges::find(queue, to) == queue.end()) added.push_back(to);
+      REQUIRE(between(visits[i], ">", "") == added);
+      queue.insert(queue.end(), added.begin(), added.end());
+    }
+    CHECK(visits[visits.size() - 3][0] == graph.back()[3]);
+
+    auto [numbers, sorted] = problem_of(3, seed);
+    CHECK(sorted[sorted.size() - 2] == sorted[std::stoul(numbers.back()[1]) - 1]);
   }
 }
 

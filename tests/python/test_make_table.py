@@ -63,7 +63,7 @@ class MakeTable(unittest.TestCase):
             f"train {self.folder}/gate.json --data corpus -o {out}/late --resume --device cpu --base {out}/model "
             '--overrides {"seed": 2}',
         )
-        self.assertEqual(sweep, f"sweep {out}/sweep.json -o {out}/table.h5 --overwrite")
+        self.assertEqual(sweep, f"sweep {out}/sweep.json -o {out}/table.h5 --overwrite --jobs 1")
         recipe = json.loads((out / "sweep.json").read_text())
         self.assertNotIn("train", recipe)
         self.assertEqual(recipe["model"], f"{out}/model")

@@ -33,11 +33,17 @@ std::string two_digits(int number) {
   return {static_cast<char>('0' + number / 10), static_cast<char>('0' + number % 10)};
 }
 
-ReasoningProblem with_answer(std::string statement, std::string steps, std::string answer) {
-  return {std::move(statement), steps + "answer " + answer + "\n", std::move(answer)};
+/// The solution repeats what was asked, the statement's last line, before what `found` it and the answer: otherwise the
+/// answer's few tokens must both read the question and look up a step, which a small model may never learn.
+ReasoningProblem with_answer(std::string statement, std::string steps, std::string answer,
+                             const std::string& found = "") {
+  const std::size_t ask = statement.rfind("ask");
+  steps += statement.substr(ask) + found + "answer " + answer + "\n";
+  return {std::move(statement), std::move(steps), std::move(answer)};
 }
 
-// Register machine: four registers modulo 100. A step reads its line of the program and the registers of the step before.
+// Register machine: four registers modulo 100. A step copies its line of the program and changes the registers of the step
+// before.
 struct Instruction {
   enum Kind { set, add, copy, dec, jump } kind;
   int a, b;  // registers; of set a number, of jump a line
@@ -113,7 +119,7 @@ ReasoningProblem machine(Random& random, int size) {
   Registers registers{};
   for (int line = 0; line < static_cast<int>(program.size());) {
     const int next = run(program[static_cast<std::size_t>(line)], line, registers);
-    steps += two_digits(line) + " :";
+    steps += two_digits(line) + " " + program[static_cast<std::size_t>(line)].text() + " :";
     for (const int value : registers) steps += " " + two_digits(value);
     steps += "\n";
     line = next;
@@ -146,7 +152,8 @@ ReasoningProblem walk(Random& random, int size) {
   return with_answer(std::move(statement), std::move(steps), name(at) + " " + two_digits(sum));
 }
 
-/// Breadth-first search: each line visits the oldest node of the queue and lists those of its neighbours that no line has.
+/// Breadth-first search: each line visits the oldest node of the queue and lists its neighbours, then those that no line has
+/// listed before.
 ReasoningProblem search(Random& random, int size) {
   const int n = std::clamp(size, 6, kNames);
   const std::vector<int> places = shuffled(random, kNames);
@@ -172,15 +179,19 @@ ReasoningProblem search(Random& random, int size) {
   std::map<int, int> depth = {{ends[0], 0}};
   for (std::deque<int> queue = {ends[0]}; queue.front() != ends[1]; queue.pop_front()) {
     const int at = queue.front();
+    std::string added;
     steps += name(at) + " " + two_digits(depth[at]) + " :";
     for (const int to : edges[static_cast<std::size_t>(at)]) {
-      if (!depth.emplace(to, depth[at] + 1).second) continue;
       steps += " " + name(to);
+      if (!depth.emplace(to, depth[at] + 1).second) continue;
+      added += " " + name(to);
       queue.push_back(to);
     }
-    steps += "\n";
+    steps += " >" + added + "\n";
   }
-  return with_answer(std::move(statement), std::move(steps), two_digits(depth[ends[1]]));
+  const std::string found = two_digits(depth[ends[1]]);
+  steps += name(ends[1]) + " " + found + "\n";
+  return with_answer(std::move(statement), std::move(steps), found);
 }
 
 /// Different numbers of three digits, written in ascending order, each with its name; the name of one place is asked for.
@@ -196,10 +207,13 @@ ReasoningProblem sort(Random& random, int size) {
   const int asked = static_cast<int>(random.below(static_cast<std::uint64_t>(n)));
   statement += "ask " + two_digits(asked + 1) + "\n";
   std::ranges::sort(items);
-  for (int i = 0; i < n; ++i)
-    steps += two_digits(i + 1) + " " + std::to_string(items[static_cast<std::size_t>(i)].first) + " " +
-             items[static_cast<std::size_t>(i)].second + "\n";
-  return with_answer(std::move(statement), std::move(steps), items[static_cast<std::size_t>(asked)].second);
+  const auto line = [&](int i) {
+    const auto& [number, name] = items[static_cast<std::size_t>(i)];
+    return two_digits(i + 1) + " " + std::to_string(number) + " " + name + "\n";
+  };
+  for (int i = 0; i < n; ++i) steps += line(i);
+  return with_answer(std::move(statement), std::move(steps), items[static_cast<std::size_t>(asked)].second,
+                     line(asked));
 }
 
 /// Two long numbers, a named place a digit, from the lowest up: their digit sum with carries.
@@ -230,9 +244,9 @@ ReasoningProblem sum(Random& random, int size) {
 }
 
 constexpr ReasoningKind kKinds[] = {
-    {"machine", "A program for four registers, run line by line; the answer is a register at its end.", machine, 15},
+    {"machine", "A program for four registers, run line by line; the answer is a register at its end.", machine, 19},
     {"walk", "A graph with one way out of each node; the answer is where a walk ends, and what it is worth.", walk, 9},
-    {"search", "A graph, searched breadth first; the answer is the distance of two nodes.", search, 9},
+    {"search", "A graph, searched breadth first; the answer is the distance of two nodes.", search, 12},
     {"sort", "Numbers with names, written in order; the answer is the name at one place.", sort, 8},
     {"sum", "Two long numbers, added digit by digit with carries; the answer is the digit sum.", sum, 15}};
 
