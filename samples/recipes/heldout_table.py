@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""The held-out table of SmolLM2-135M: every policy and gate, on text that no training saw and on questions.
+"""The held-out table of a model (SmolLM2-135M): every policy and gate, on text that no training saw and on questions.
 
     python3 samples/recipes/heldout_table.py OUT --text FILE [--gates FOLDER] [--pieces 150] [--questions 400] [--rows REGEX]
                                              [--gpus 1] [--first-gpu 0] [--at-once 4] [--kvscope ./run] [--table-only]
 
-Each row group is a `kvscope eval` for the text and one for the questions, OUT/text-GROUP.h5 and OUT/task-GROUP.h5. Their answers are
-saved at once (OUT/text-GROUP.h5.answers), so repeat the command to continue after a stop. `--at-once` evaluations share a GPU. FILE is what
-`prepare_corpus.py --heldout` wrote; FOLDER has a folder for each trained variant of KVpop ("mlp/kvpop-mlp/gate.json"; with "w256" in
-its name: of a window of 256, with "pooled": under one budget for all heads). Prints, as Markdown, paired differences to the dense model with their standard error, and Wilson's
-95 % intervals. Needs nothing but Python.
+Each row group is a `kvscope eval` for the text and one for the questions, OUT/text-GROUP.h5 and OUT/task-GROUP.h5. Their
+answers are saved at once (OUT/text-GROUP.h5.answers), so repeat the command to continue after a stop. `--at-once` evaluations share
+a GPU. FILE is what `prepare_corpus.py --heldout` wrote; FOLDER has a folder for each trained variant of KVpop
+("mlp/kvpop-mlp/gate.json"; with "w256" in its name: of a window of 256, with "pooled": under one budget for all heads). For another
+model, give --model and --shipped, a folder of its gates under the names that SmolLM2's have; rows of absent gates are left out.
+Prints, as Markdown, paired differences to the dense model with their standard error, and Wilson's 95 % intervals. Needs nothing but
+Python.
 """
 import argparse
 import collections
@@ -41,26 +43,26 @@ def window_of(share, length):
     return int(float(share[:-1]) / 100 * length) - 4
 
 
-def groups(length, gates):
+def groups(length, gates, shipped):
     """-> {name: (gate or None, policies)}"""
     found = {
         'window': (None, [f'streaming:sinks=4,window={window_of(s, length)}' for s in SHARES]),
         'random': (None, [f'random:keep={s},{FORM}' for s in SHARES]),
         'oracle': (None, [f'oracle:keep={s},{FORM}' for s in SHARES]),
-        'kvpop': (SHIPPED / 'kvpop-mlstm', [f'kvpop:keep={s},{FORM}' for s in SHARES]),
-        'sp-kv': (SHIPPED / 'sp-kv-0.05', ['sp-kv', 'sp-kv:threshold=0.3', 'sp-kv:threshold=0.7']),
-        'sp-kv-joint': (SHIPPED / 'sp-kv-joint-0.05', ['sp-kv', 'sp-kv:threshold=0.3', 'sp-kv:threshold=0.7']),
-        'dms': (SHIPPED / 'dms-0.7', ['dms']),
+        'kvpop': (shipped / 'kvpop-mlstm', [f'kvpop:keep={s},{FORM}' for s in SHARES]),
+        'sp-kv': (shipped / 'sp-kv-0.05', ['sp-kv', 'sp-kv:threshold=0.3', 'sp-kv:threshold=0.7']),
+        'sp-kv-joint': (shipped / 'sp-kv-joint-0.05', ['sp-kv', 'sp-kv:threshold=0.3', 'sp-kv:threshold=0.7']),
+        'dms': (shipped / 'dms-0.7', ['dms']),
     }
     for more in ORACLES:
         found[f'oracle-{more}'] = (None, [f'oracle:keep=25%,{FORM},mass={ORACLES[more]}'])
-    found['pooled'] = (SHIPPED / 'kvpop-pooled', [f'kvpop:keep={s},{FORM},{POOLED}' for s in SHARES])
-    found['pooled-w256'] = (SHIPPED / 'kvpop-w256', [f'kvpop:keep=25%,window=256,sinks=4,{POOLED}'])
-    found['joint'] = (SHIPPED / 'kvpop-joint', [f'kvpop:keep=25%,window=256,sinks=4,{POOLED}'])
+    found['pooled'] = (shipped / 'kvpop-pooled', [f'kvpop:keep={s},{FORM},{POOLED}' for s in SHARES])
+    found['pooled-w256'] = (shipped / 'kvpop-w256', [f'kvpop:keep=25%,window=256,sinks=4,{POOLED}'])
+    found['joint'] = (shipped / 'kvpop-joint', [f'kvpop:keep=25%,window=256,sinks=4,{POOLED}'])
     for price in ('0.003', '0.01', '0.03'):
-        found[f'wg-kv-{price}'] = (SHIPPED / f'wg-kv-{price}', ['wg-kv'])
+        found[f'wg-kv-{price}'] = (shipped / f'wg-kv-{price}', ['wg-kv'])
     # Whatever its price, one gate can be asked for a density: a fifth outside its window is a quarter of all.
-    found['wg-kv-at-20'] = (SHIPPED / 'wg-kv-0.003', ['wg-kv:density=20%'])
+    found['wg-kv-at-20'] = (shipped / 'wg-kv-0.003', ['wg-kv:density=20%'])
     for name in STEPWISE:
         more = ',window=64' if name == 'h2o' else ''
         found[name] = (None, [f'{name}:keep={s}{more}' for s in SHARES])
@@ -68,7 +70,7 @@ def groups(length, gates):
         name = gate.parent.parent.name
         form = ('window=256,sinks=4' if 'w256' in name else FORM) + (f',{POOLED}' if 'pooled' in name else '')
         found[f'kvpop-{name}'] = (gate.parent, [f'kvpop:keep=25%,{form}'])
-    return found
+    return {name: group for name, group in found.items() if group[0] is None or group[0].exists()}
 
 
 def command(options, kind, name, gate, policies):
@@ -174,6 +176,7 @@ def main():
     parser.add_argument('out', type=pathlib.Path)
     parser.add_argument('--text', type=pathlib.Path, help='held-out text')
     parser.add_argument('--gates', type=pathlib.Path, help='folder of trained variants')
+    parser.add_argument('--shipped', type=pathlib.Path, default=SHIPPED, help='folder of gates by their shipped names')
     parser.add_argument('--model', default='smollm2-135m')
     parser.add_argument('--device', default='cuda')
     parser.add_argument('--pieces', type=int, default=150)
@@ -188,7 +191,7 @@ def main():
     parser.add_argument('--table-only', action='store_true', help='of the answers that are there')
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    rows = {name: group for name, group in groups(options.length, options.gates).items() if re.search(options.rows, name)}
+    rows = {name: group for name, group in groups(options.length, options.gates, options.shipped).items() if re.search(options.rows, name)}
     if not rows:
         sys.exit(f'heldout_table: no group like {options.rows!r}')
     failed = []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make the training corpus of the sample model from Debian's documentation packages.
 
-    python3 samples/recipes/prepare_corpus.py OUT [--tokenizer FILE] [--cache DIR] [--max-tokens N] [--heldout FILE
+    python3 samples/recipes/prepare_corpus.py OUT [--tokenizer FILE | --plain] [--cache DIR] [--max-tokens N] [--heldout FILE
                                                        [--heldout-bytes N] [--heldout-packages NAME...]]
 
 Needs `apt-get` and `dpkg` (nothing is installed: packages are downloaded and unpacked into the cache folder) and the
@@ -12,6 +12,9 @@ Python packages `tokenizers` and `numpy`. Writes into OUT:
     text.u16        tokens, uint16 little-endian, documents separated by <|endoftext|> (id 0); the trainer keeps the
                     last 2 % for its own held-out sequences
     corpus.json     packages and versions, counts, sha256 of every file written
+
+With --plain: text.txt, the documents themselves, in place of the first two. `kvscope train --base` makes tokens of them, also for
+a model of more than 65536 tokens.
 
 and, with --heldout, the text that no training file contains: the tutorial and the HOWTOs of Python's documentation, and
 all pages of --heldout-packages (then in a seeded order).
@@ -129,34 +132,23 @@ def sha256(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument('out', type=Path)
-    arguments.add_argument('--tokenizer', type=Path, help='tokenizer.json of a model, in place of one trained here')
-    arguments.add_argument('--cache', type=Path, default=Path.home() / '.cache' / 'kvscope' / 'corpus')
-    arguments.add_argument('--max-tokens', type=int, default=13_400_000)
-    arguments.add_argument('--heldout', type=Path, help='also write the held-out text to this file')
-    arguments.add_argument('--heldout-bytes', type=int, default=360_000)
-    arguments.add_argument('--heldout-packages', nargs='*', default=[], help='further packages, of which no page is trained on')
-    options = arguments.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    import numpy as np  # both here, before minutes of work
-    from tokenizers import Tokenizer
+def write_text(options, documents):
+    """text.txt, about as much as `max_tokens` tokens of English are. -> facts for corpus.json"""
+    used, size = [], 0
+    for document in documents:
+        if size >= 4 * options.max_tokens:
+            break
+        used.append(document)
+        size += len(document)
+    path = options.out / 'text.txt'
+    path.write_text('\n\n'.join(used) + '\n', encoding='utf-8')
+    return {'documents': len(used), 'bytes': path.stat().st_size, 'sha256': {path.name: sha256(path)}}
 
-    versions = unpack(options.cache, PACKAGES + options.heldout_packages)
-    used = set(PACKAGES + options.heldout_packages)
-    found = [(name, path) for name, path in pages(options.cache / 'files') if name.split('/')[0] in used]
-    training = [(name, path) for name, path in found
-                if not HELDOUT.match(name) and name.split('/')[0] not in options.heldout_packages]
-    random.Random(SEED).shuffle(training)
-    seen, documents = set(), []
-    for _, path in training:
-        text = english(path)
-        digest = hashlib.sha256(text.encode()).digest()  # some pages stand in two places
-        if text and digest not in seen:
-            seen.add(digest)
-            documents.append(text)
-    print(f'{len(documents)} documents, {sum(map(len, documents)) / 1e6:.1f} MB of text', file=sys.stderr)
+
+def write_tokens(options, documents):
+    """text.u16 and tokenizer.json. -> facts for corpus.json"""
+    import numpy as np
+    from tokenizers import Tokenizer
 
     if options.tokenizer:
         tokenizer = Tokenizer.from_file(str(options.tokenizer))
@@ -181,10 +173,44 @@ def main():
             break
     np.concatenate(parts)[:options.max_tokens].tofile(options.out / 'text.u16')
     n_tokens = min(n_tokens, options.max_tokens)
+    return {'documents': n_used, 'tokens': n_tokens, 'vocabulary': tokenizer.get_vocab_size(),
+            'sha256': {name: sha256(options.out / name) for name in ('text.u16', 'tokenizer.json')}}
 
-    facts = {'packages': versions, 'pages': len(found), 'documents': n_used, 'tokens': n_tokens, 'seed': SEED,
-             'vocabulary': tokenizer.get_vocab_size(), 'heldout_pages': HELDOUT.pattern,
-             'sha256': {name: sha256(options.out / name) for name in ('text.u16', 'tokenizer.json')}}
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument('out', type=Path)
+    arguments.add_argument('--tokenizer', type=Path, help='tokenizer.json of a model, in place of one trained here')
+    arguments.add_argument('--plain', action='store_true', help='write text, not tokens')
+    arguments.add_argument('--cache', type=Path, default=Path.home() / '.cache' / 'kvscope' / 'corpus')
+    arguments.add_argument('--max-tokens', type=int, default=13_400_000)
+    arguments.add_argument('--heldout', type=Path, help='also write the held-out text to this file')
+    arguments.add_argument('--heldout-bytes', type=int, default=360_000)
+    arguments.add_argument('--heldout-packages', nargs='*', default=[], help='further packages, of which no page is trained on')
+    options = arguments.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.tokenizer and options.plain:
+        arguments.error('--plain has no tokens: leave --tokenizer out')
+    if not options.plain:
+        import numpy, tokenizers  # noqa: E401, F401  both here, before minutes of work
+
+    versions = unpack(options.cache, PACKAGES + options.heldout_packages)
+    used = set(PACKAGES + options.heldout_packages)
+    found = [(name, path) for name, path in pages(options.cache / 'files') if name.split('/')[0] in used]
+    training = [(name, path) for name, path in found
+                if not HELDOUT.match(name) and name.split('/')[0] not in options.heldout_packages]
+    random.Random(SEED).shuffle(training)
+    seen, documents = set(), []
+    for _, path in training:
+        text = english(path)
+        digest = hashlib.sha256(text.encode()).digest()  # some pages stand in two places
+        if text and digest not in seen:
+            seen.add(digest)
+            documents.append(text)
+    print(f'{len(documents)} documents, {sum(map(len, documents)) / 1e6:.1f} MB of text', file=sys.stderr)
+
+    written = write_text(options, documents) if options.plain else write_tokens(options, documents)
+    facts = {'packages': versions, 'pages': len(found), 'seed': SEED, 'heldout_pages': HELDOUT.pattern, **written}
     if options.heldout:
         write_heldout(options.heldout, found, options.heldout_bytes, options.heldout_packages)
         facts['sha256'][options.heldout.name] = sha256(options.heldout)
