@@ -286,6 +286,7 @@ void check_sees_the_cache(Backend backend) {
                               .q = memory.put(poison(static_cast<std::size_t>(p.n_heads()) * d, p.dtype)),
                               .n_heads = p.n_heads(),
                               .eps = kEps,
+                              .norm_offset = p.norm_offset(),
                               .decision = memory.put(std::vector<RetainDecision>(kHeads))};
   admit_step(args, {backend});
   const auto keys = unpack(memory.get(static_cast<const std::byte*>(args.cache.k_pool)), p.dtype);
