@@ -47,7 +47,8 @@ KVSCOPE_HOST_DEVICE inline float priority_after(MassRule rule, float before, flo
 }
 
 /// Reads n_slots and the position on the device: no host synchronisation, no allocation, launch shape fixed by
-/// max_pages. Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, CudaError if the launch fails.
+/// max_pages. Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, 192, 256, CudaError if the launch
+/// fails.
 KVSCOPE_OPERATION(attention_mass, AttentionMassArgs);
 
 }  // namespace kvscope::kernels

@@ -230,10 +230,14 @@ __global__ void merge_splits_kernel(const __grid_constant__ RowArgs<SplitParams,
 mma_split::Params mma_params(const DecodeAttentionArgs& args) {
   mma_split::Params p = {.args = args};
   p.group_size = args.n_heads / args.cache.n_kv_heads;
-  p.n_parts = (p.group_size + mma_split::kMostHeads - 1) / mma_split::kMostHeads;
+  const int most_heads = mma_split::most_heads(args.cache.head_dim);
+  p.n_parts = (p.group_size + most_heads - 1) / most_heads;
   const int n_rows = args.cache.n_kv_heads * p.n_parts;
-  // Two blocks a multiprocessor have 200 kB on their way; more of them would only be more to add up.
-  const int wanted = (2 * device_traits().n_multiprocessors + n_rows - 1) / n_rows;
+  // Two blocks a multiprocessor have 200 kB on their way; more of them would only be more to add up. Of the widest heads
+  // there is room for one.
+  static_assert(mma_split::kBlocksAtOnce<192, 1> >= 2 && mma_split::kBlocksAtOnce<256, 1> == 1);
+  const int n_blocks = (args.cache.head_dim > 192 ? 1 : 2) * device_traits().n_multiprocessors;
+  const int wanted = (n_blocks + n_rows - 1) / n_rows;
   p.n_splits = args.scratch ? std::min(decode_splits(args.cache.max_pages * args.cache.page_size), wanted) : 1;
   p.counter = reinterpret_cast<unsigned*>(args.scratch);
   p.partial = args.scratch + decode_counter_floats(args.n_heads);
@@ -285,7 +289,10 @@ void launch_mma(std::span<const DecodeAttentionArgs> rows, Stream stream) {
                                   kRows > 1 ? mma_split::grid_of_pieces(parts, room) : parts, mma_split::kThreads,
                                   sizeof(mma_split::Shared<kHeadDim>), stream, launched, static_cast<int>(n), scores);
                };
-               launched.row[0].group_size > 8 ? launch.template operator()<2>() : launch.template operator()<1>();
+               if constexpr (mma_split::most_heads(kHeadDim) > 8) {
+                 if (launched.row[0].group_size > 8) return launch.template operator()<2>();
+               }
+               launch.template operator()<1>();
              });
 }
 

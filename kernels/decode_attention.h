@@ -30,7 +30,7 @@ struct DecodeAttentionArgs {
 std::int64_t decode_attention_scratch_floats(int n_heads, const SlotCacheView& cache);
 
 /// Reads n_slots on the device: no host synchronisation, no allocation, launch shape fixed by max_pages.
-/// Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, CudaError if the launch fails.
+/// Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, 192, 256, CudaError if the launch fails.
 KVSCOPE_OPERATION_OF_ROWS(decode_attention, DecodeAttentionArgs);
 
 }  // namespace kvscope::kernels

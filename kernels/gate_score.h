@@ -93,7 +93,7 @@ KVSCOPE_HOST_DEVICE inline float key_score(GateSource source, float key_square, 
   return -product / (fmaxf(sqrtf(key_square), 1e-8f) * fmaxf(sqrtf(anchor_square), 1e-8f));
 }
 
-/// One launch on CUDA, which refuses a head_dim other than 64, 80, 96, 128.
+/// One launch on CUDA, which refuses a head_dim other than 64, 80, 96, 128, 192, 256.
 KVSCOPE_OPERATION_OF_ROWS(gate_score, GateScoreArgs);
 
 }  // namespace kvscope::kernels

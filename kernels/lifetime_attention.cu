@@ -167,7 +167,7 @@ void cuda::lifetime_attention(const LifetimeAttentionArgs& args, Stream stream) 
       } else {
         const int pack = group_size <= kPackedRows ? group_size : 1;
         const dim3 grid(blocks_for(args.q_len, kPackedRows / pack), args.n_heads / pack);
-        launch_shared(lifetime_attention_bf16_kernel<kHeadDim, Scores>, grid, kThreadsBf16,
+        launch_shared(lifetime_attention_bf16_kernel<kHeadDim, Scores>, grid, PackedShape<kHeadDim>::kThreads,
                       sizeof(PackedShared<kHeadDim>), stream, p, pack, scores);
       }
     });

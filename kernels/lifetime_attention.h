@@ -27,7 +27,7 @@ struct LifetimeAttentionArgs {
   std::int64_t kv_len;
   int n_heads;
   int n_kv_heads;
-  int head_dim;  // 64, 80, 96, 128
+  int head_dim;  // CUDA: 64, 80, 96, 128, 192, 256
   float scale;
   DType dtype;
   const std::int32_t* k_position = nullptr;  // [n_kv_heads, kv_len], or null: key i is position i

@@ -21,7 +21,8 @@ struct PageBoundsArgs {
 };
 
 /// Reads n_slots and the decision on the device: no host synchronisation, no allocation, launch shape fixed by
-/// max_pages. Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, CudaError if the launch fails.
+/// max_pages. Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, 192, 256, CudaError if the launch
+/// fails.
 KVSCOPE_OPERATION(page_bounds, PageBoundsArgs);
 
 }  // namespace kvscope::kernels

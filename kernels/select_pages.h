@@ -48,8 +48,8 @@ inline SlotCacheView selected_view(const SelectPagesArgs& args) {
 }
 
 /// Reads n_slots and the position on the device: no host synchronisation, no allocation, launch shape fixed by
-/// max_pages. Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128 or (CUDA) more than 32768 pages a
-/// head, CudaError if the launch fails.
+/// max_pages. Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, 192, 256 or (CUDA) more than 32768
+/// pages a head, CudaError if the launch fails.
 KVSCOPE_OPERATION(select_pages, SelectPagesArgs);
 
 }  // namespace kvscope::kernels

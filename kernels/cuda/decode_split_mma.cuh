@@ -3,7 +3,7 @@
 // sixteen columns of an mma (a group of four leaves half of them idle), its rows are keys, and then features: a key is read
 // once for all heads of the group.
 //
-// A warp takes pages of 16 slots, three of them on their way at a time; nothing but its own lanes has to meet. What the
+// A warp takes pages of 16 slots, some of them on their way at a time; nothing but its own lanes has to meet. What the
 // four warps found in a part of the tiles (decode_walk.cuh) is added up in shared memory, what was found in the parts of a
 // head by the last block to finish one, in a fixed order. Measured on an H200, Qwen3-8B shapes, us a layer, with mma rows
 // for 16 heads and a block for each part before: 1 sequence of 2,048 tokens 8.2, now 7.3; 16 of them 64.9, now 44.3; 32 of
@@ -192,22 +192,26 @@ __device__ inline bool is_last_of_head(unsigned* counter, int n_done, int n_used
   return is_last;
 }
 
-/// By the last block of a head: a warp a query head, its lanes along the features. kBatch parts are on their way at once, the
-/// first of them while the weights are still to be found.
+/// By the last block of a head: a warp a query head, its lanes along the features, four of every 128 each. kBatch parts are on
+/// their way at once, the first of them while the weights are still to be found.
 template <int kHeadDim, class Scores>
 __device__ void merge_splits(const Params& p, float (*weight)[kMaxDecodeSplits], int first_head, int n_group,
                              int n_used) {
-  constexpr int kBatch = kHeadDim > 80 ? 16 : 8;  // as far as the registers of kBlocksAtOnce blocks go
+  constexpr int kFours = kHeadDim / 4, kPerLane = (kFours + 31) / 32;
+  constexpr int kBatch = kHeadDim > 80 && kPerLane == 1 ? 16 : 8;  // as far as the registers of kBlocksAtOnce blocks go
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int g = warp; g < n_group; g += kWarps) {
     const long long first = static_cast<long long>(first_head + g) * p.n_splits;
     const auto* parts = reinterpret_cast<const float4*>(p.partial + first * kHeadDim) + lane;
-    const bool has_features = lane < kHeadDim / 4;
-    float4 part[kBatch], o = {0, 0, 0, 0};
+    const auto has_features = [&](int j) { return lane + 32 * j < kFours; };
+    float4 part[kBatch][kPerLane], o[kPerLane] = {};
     const auto load = [&](int begin) {
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        if (has_features && begin + i < n_used) part[i] = __ldcg(parts + (begin + i) * (kHeadDim / 4));
+#pragma unroll
+        for (int j = 0; j < kPerLane; ++j) {
+          if (has_features(j) && begin + i < n_used) part[i][j] = __ldcg(parts + (begin + i) * kFours + 32 * j);
+        }
       }
     };
     load(0);
@@ -225,10 +229,16 @@ __device__ void merge_splits(const Params& p, float (*weight)[kMaxDecodeSplits],
       if (begin > 0) load(begin);
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        if (begin + i < n_used) add_weighted(o, weight[warp][begin + i], part[i]);
+#pragma unroll
+        for (int j = 0; j < kPerLane; ++j) {
+          if (begin + i < n_used) add_weighted(o[j], weight[warp][begin + i], part[i][j]);
+        }
       }
     }
-    if (has_features) write_results<Scores>(p, first_head + g, 4 * lane, kHeadDim, o, state);
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) {
+      if (has_features(j)) write_results<Scores>(p, first_head + g, 4 * (lane + 32 * j), kHeadDim, o[j], state);
+    }
     __syncwarp();
   }
 }
@@ -270,7 +280,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kHeadDim, kEights>)
     }
     end_copy_group();
   };
-  for (int stage = 0; stage < kStages; ++stage) fetch_next(stage);
+  for (int stage = 0; stage < kStages<kHeadDim>; ++stage) fetch_next(stage);
 
   int stage = 0;  // of the tile to use, then of the next one to ask for
   for (; !now.is_done(); now.next_head()) {
@@ -285,7 +295,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kHeadDim, kEights>)
       Running<kHeadDim, kEights> running;
       bool is_end = false;
       while (!is_end) {
-        wait_copy_groups<kStages - 1>();
+        wait_copy_groups<kStages<kHeadDim> - 1>();
         __syncwarp();
         if (now.has_tile(warp)) {
           running.add(&shared.tile[warp][stage][0][0][0], &shared.tile[warp][stage][1][0][0], shared.taken[warp][stage],
@@ -300,7 +310,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kHeadDim, kEights>)
           __syncthreads();
         }
         fetch_next(stage);
-        stage = stage + 1 == kStages ? 0 : stage + 1;
+        stage = stage + 1 == kStages<kHeadDim> ? 0 : stage + 1;
       }
     } while (now.next_part());
     if (n_used > 1 && is_last_of_head(p.counter + now.head(), now.part() - first_part, n_used)) {

@@ -15,14 +15,17 @@
 
 namespace kvscope::kernels::mma_split {
 
-constexpr int kStages = 3;
-constexpr int kMostHeads = 16;  // query heads of a block: kEights times eight, one or two
+/// Tiles of a warp on their way. Of wide heads two, so that a block has no more than 135 kB.
+template <int kHeadDim>
+constexpr int kStages = kHeadDim > 128 ? 2 : 3;
+/// Query heads of a block: eight, or twice eight where the registers allow it.
+constexpr int most_heads(int head_dim) { return head_dim > 128 ? 8 : 16; }
 
 template <int kHeadDim>
 struct Shared {
   static constexpr int kStride = kHeadDim + 8;  // 16 bytes of padding: neighbouring rows fall into different banks
-  __nv_bfloat16 tile[kWarps][kStages][2][kSlots][kStride];  // keys, values
-  unsigned taken[kWarps][kStages];                          // bit s: slot s of the tile holds a token
+  __nv_bfloat16 tile[kWarps][kStages<kHeadDim>][2][kSlots][kStride];  // keys, values
+  unsigned taken[kWarps][kStages<kHeadDim>];                          // bit s: slot s of the tile holds a token
 };
 /// Blocks that a multiprocessor of compute capability 9 has room for, beside 2 kB for each that are not its tiles; four of
 /// them leave too few registers for sixteen heads.
@@ -42,8 +45,9 @@ inline dim3 grid_of_pieces(dim3 parts, unsigned room) {
 /// What a warp found in a part lies in the stage whose tile it used last, until the next one is asked for.
 template <int kHeadDim>
 struct Found {
-  float o[kMostHeads][kHeadDim + 4];  // 16 bytes of padding: a warp writes eight features of four heads at once
-  SoftmaxState state[kMostHeads];
+  static constexpr int kHeads = most_heads(kHeadDim);
+  float o[kHeads][kHeadDim + 4];  // 16 bytes of padding: a warp writes eight features of four heads at once
+  SoftmaxState state[kHeads];
 
   __device__ static Found& of(Shared<kHeadDim>& shared, int warp, int stage) {
     static_assert(sizeof(Found) <= sizeof(shared.tile[0][0]));

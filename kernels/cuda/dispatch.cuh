@@ -29,8 +29,12 @@ void dispatch_head_dim(const char* op, int head_dim, F&& f) {
       return f.template operator()<96>();
     case 128:
       return f.template operator()<128>();
+    case 192:
+      return f.template operator()<192>();
+    case 256:
+      return f.template operator()<256>();
     default:
-      refuse(op, "head_dim", head_dim, "64, 80, 96 or 128");
+      refuse(op, "head_dim", head_dim, "64, 80, 96, 128, 192 or 256");
   }
 }
 

@@ -35,8 +35,11 @@ __device__ void mlstm_project(const AdmitPlace& at, MlstmHeld<Shape>& held, Mlst
     if (row >= at.n_rows) continue;
     float sum = 0;
 #pragma unroll
-    for (int i = 0; i < Shape::kShare; ++i)
-      if (held.has_input(i)) sum = fmaf(held.weight_of(at, i), shared.x[row][held.input(i)], sum);
+    for (int i = 0; i < Shape::kHeld; ++i)
+      if (held.has_input(i)) sum = fmaf(held.weight[i], shared.x[row][held.input(i)], sum);
+#pragma unroll Shape::kUnroll
+    for (int i = Shape::kHeld; i < Shape::kShare; ++i)
+      if (held.has_input(i)) sum = fmaf(held.read_weight(at, i), shared.x[row][held.input(i)], sum);
     shared.partial[row][threadIdx.x] = sum;
   }
   const float gate = held.has_gate(at) ? mlstm_gate(at, held, shared) : 0.0f;
@@ -159,7 +162,7 @@ __device__ void mlstm_update(const AdmitPlace& at, MlstmHeld<Shape>& held, Mlstm
     for (int i = 0; i < Shape::kStateShare; ++i) {
       if (!held.has_state(at.rank, i)) continue;
       const int of_state = held.state_row(at.rank, i);
-      const float updated = fmaf(keep, held.c[row][i], __fmul_rn(shared.k_new[row][of_state], v));
+      const float updated = fmaf(keep, held.state_of(at, row, i), __fmul_rn(shared.k_new[row][of_state], v));
       *held.state(at, row, i) = updated;
       sum = fmaf(shared.q[row][of_state], updated, sum);
     }

@@ -19,9 +19,11 @@ struct MlstmShape {
   static constexpr int kShare = (kInputs + kGroups - 1) / kGroups;  // inputs of a group
   static constexpr int kAhead = kThreads > 512 ? 16 : 32;           // for which there are registers
   static constexpr int kHeld = kShare < kAhead ? kShare : kAhead;   // of the share those whose weights are read ahead
+  static constexpr int kUnroll = kShare <= 128 ? 128 : 16;          // of the others
   static constexpr int kStateRows = kHeadDim / kBlocks;             // of the memory that a block updates
   static constexpr int kStateGroups = kThreads / kHeadDim < kStateRows ? kThreads / kHeadDim : kStateRows;
   static constexpr int kStateShare = (kStateRows + kStateGroups - 1) / kStateGroups;
+  static constexpr int kStateHeld = kStateShare < 16 ? kStateShare : 16;  // of the share what is read ahead
   static_assert(kOutputs % kBlocks == 0 && kHeadDim % kBlocks == 0 && kGroups >= 1 && kStateGroups >= 1);
   static_assert(kThreads >= 128 && kInputs % 32 == 0 && kRows <= kBlocks);
 };
@@ -61,7 +63,7 @@ template <typename Shape>
 struct MlstmHeld {
   float weight[Shape::kHeld];
   float of_gate[Shape::kInputs / 32], bias;
-  float c[Shape::kRows][Shape::kStateShare];
+  float c[Shape::kRows][Shape::kStateHeld];
   float z, read;  // of the block's own row
 
   __device__ static const float* weights(const AdmitPlace& at) {
@@ -73,9 +75,6 @@ struct MlstmHeld {
     if (Shape::kGroups * Shape::kColumns == Shape::kThreads && Shape::kGroups * Shape::kShare == Shape::kInputs)
       return true;
     return threadIdx.x < Shape::kGroups * Shape::kColumns && input(i) < Shape::kInputs;
-  }
-  __device__ float weight_of(const AdmitPlace& at, int i) const {
-    return i < Shape::kHeld ? weight[i < Shape::kHeld ? i : 0] : read_weight(at, i);
   }
   __device__ static float read_weight(const AdmitPlace& at, int i) {
     return weights(at)[input(i) * Shape::kStride + at.rank * Shape::kColumns + threadIdx.x % Shape::kColumns];
@@ -100,6 +99,10 @@ struct MlstmHeld {
     return at.rows[row].scorer.c +
            (static_cast<long long>(at.head) * Shape::kHeadDim + state_row(at.rank, i)) * Shape::kHeadDim +
            threadIdx.x % Shape::kHeadDim;
+  }
+  /// What is there before the step. No other thread writes it.
+  __device__ float state_of(const AdmitPlace& at, int row, int i) const {
+    return i < Shape::kStateHeld ? c[row][i < Shape::kStateHeld ? i : 0] : *state(at, row, i);
   }
 
   /// May run before the kernel before has ended: nobody writes weights, and of the memory nothing is read yet.
@@ -134,7 +137,7 @@ struct MlstmHeld {
 #pragma unroll
     for (int row = 0; row < Shape::kRows; ++row) {
 #pragma unroll
-      for (int i = 0; i < Shape::kStateShare; ++i)
+      for (int i = 0; i < Shape::kStateHeld; ++i)
         c[row][i] = row < at.n_rows && has_state(at.rank, i) ? *state(at, row, i) : 0.0f;
     }
     if (has_column(at)) z = at.own().scorer.z[at.head * Shape::kHeadDim + threadIdx.x];

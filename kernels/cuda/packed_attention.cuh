@@ -4,7 +4,8 @@
 // A row is one query of one query head; all heads of a group stand in the same block, so that a key of the cache is
 // gathered once for the whole group. Keys come in tiles of 64 by cp.async, the next on its way while one is computed.
 // Every warp has 32 rows: a fragment of keys that was read from shared memory serves two products (with 16 rows the
-// reads would take as long as the products). Softmax is online, in base 2.
+// reads would take as long as the products). Softmax is online, in base 2. Heads of more than 128 channels leave registers
+// for 16 rows a warp and shared memory for tiles of 32 keys.
 
 #include "kernels/cuda/attention_params.cuh"
 #include "kernels/cuda/copy_async.cuh"
@@ -13,16 +14,34 @@
 
 namespace kvscope::kernels {
 
-constexpr int kPackedRows = 128;  // of a block: kThreadsBf16 / 32 warps of 32
+constexpr int kPackedRows = 128;  // of a block
+
+/// How the rows of a block are dealt out to warps. A thread keeps kHeadDim / 4 sums for each 16 rows of its warp.
+template <int kHeadDim>
+struct PackedShape {
+  static constexpr bool kIsWide = kHeadDim > 128;
+  static constexpr int kSixteens = kIsWide ? 1 : 2;  // of rows, a warp
+  static constexpr int kWarpRows = 16 * kSixteens;
+  static constexpr int kThreads = kPackedRows / kWarpRows * 32;
+  static constexpr int kKeys = kIsWide ? kKeyTile / 2 : kKeyTile;  // of a tile
+  static constexpr int kLeastBlocks = kIsWide ? 1 : 2;             // of a multiprocessor
+};
 
 template <int kHeadDim>
 struct PackedShared {
   static constexpr int kStride = kTileStride<__nv_bfloat16, kHeadDim>;
+  static constexpr int kKeys = PackedShape<kHeadDim>::kKeys;
   __nv_bfloat16 q[kPackedRows * kStride];
-  __nv_bfloat16 k[2][kKeyTile * kStride];
-  __nv_bfloat16 v[2][kKeyTile * kStride];
+  __nv_bfloat16 k[2][kKeys * kStride];
+  __nv_bfloat16 v[2][kKeys * kStride];
   KeyRing ring;
 };
+/// This warp's logits, then weights: block n of 16 rows has columns 8 n ... of the tile's keys.
+template <int kHeadDim>
+using PackedLogits = float[PackedShape<kHeadDim>::kSixteens][PackedShape<kHeadDim>::kKeys / 8][4];
+/// What it sums: the same with features for keys.
+template <int kHeadDim>
+using PackedSums = float[PackedShape<kHeadDim>::kSixteens][kHeadDim / 8][4];
 
 /// Which rows a block works on: row r is query first_row + r / pack of head first_head + r % pack.
 struct PackedBlock {
@@ -55,10 +74,10 @@ template <int kHeadDim>
 __device__ inline void request_tile(const AttentionParams& p, const PackedBlock& block, PackedShared<kHeadDim>* shared,
                                     const KeyTile& tile, int stage) {
   constexpr int kChunks = kHeadDim / 8;
-  constexpr int kStride = PackedShared<kHeadDim>::kStride;
+  constexpr int kStride = PackedShared<kHeadDim>::kStride, kKeys = PackedShape<kHeadDim>::kKeys;
   const auto* k = static_cast<const __nv_bfloat16*>(p.args.k) + block.kv_head * p.head_stride;
   const auto* v = static_cast<const __nv_bfloat16*>(p.args.v) + block.kv_head * p.head_stride;
-  for (int i = threadIdx.x; i < kKeyTile * kChunks; i += kThreadsBf16) {
+  for (int i = threadIdx.x; i < kKeys * kChunks; i += PackedShape<kHeadDim>::kThreads) {
     const int key = i / kChunks, column = i % kChunks * 8;
     const bool wanted = key < tile.n;
     const long long at = wanted ? shared->ring.index[tile.entry(key)] * p.token_stride + column : 0;
@@ -67,32 +86,33 @@ __device__ inline void request_tile(const AttentionParams& p, const PackedBlock&
   }
 }
 
-/// This warp's 32 rows: q . k for the 64 keys of a tile. s[m][n] is the block of rows 16 m ... and keys 8 n ...
+/// This warp's rows: q . k for the keys of a tile. s[m][n] is the block of rows 16 m ... and keys 8 n ...
 template <int kHeadDim>
-__device__ inline void packed_logits(const __nv_bfloat16* q, const __nv_bfloat16* k, float (&s)[2][8][4]) {
+__device__ inline void packed_logits(const __nv_bfloat16* q, const __nv_bfloat16* k, PackedLogits<kHeadDim>& s) {
+  using Shape = PackedShape<kHeadDim>;
   constexpr int kStride = PackedShared<kHeadDim>::kStride;
   const int lane = threadIdx.x % 32;
-  const __nv_bfloat16* a_row = q + (threadIdx.x / 32 * 32 + lane % 16) * kStride + lane / 16 * 8;
+  const __nv_bfloat16* a_row = q + (threadIdx.x / 32 * Shape::kWarpRows + lane % 16) * kStride + lane / 16 * 8;
   const __nv_bfloat16* b_row = k + (lane / 16 * 8 + lane % 8) * kStride + lane / 8 % 2 * 8;
 #pragma unroll
-  for (int m = 0; m < 2; ++m) {
+  for (int m = 0; m < Shape::kSixteens; ++m) {
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
+    for (int n = 0; n < Shape::kKeys / 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) s[m][n][i] = 0;
     }
   }
 #pragma unroll
   for (int i = 0; i < kHeadDim / 16; ++i) {
-    unsigned a[2][4];
-    load_matrices(a[0], a_row + 16 * i);
-    load_matrices(a[1], a_row + 16 * kStride + 16 * i);
+    unsigned a[Shape::kSixteens][4];
 #pragma unroll
-    for (int n = 0; n < 4; ++n) {
+    for (int m = 0; m < Shape::kSixteens; ++m) load_matrices(a[m], a_row + 16 * m * kStride + 16 * i);
+#pragma unroll
+    for (int n = 0; n < Shape::kKeys / 16; ++n) {
       unsigned b[4];
       load_matrices(b, b_row + 16 * n * kStride + 16 * i);
 #pragma unroll
-      for (int m = 0; m < 2; ++m) {
+      for (int m = 0; m < Shape::kSixteens; ++m) {
         mma(s[m][2 * n], a[m], b[0], b[1]);
         mma(s[m][2 * n + 1], a[m], b[2], b[3]);
       }
@@ -100,18 +120,18 @@ __device__ inline void packed_logits(const __nv_bfloat16* q, const __nv_bfloat16
   }
 }
 
-/// o += weights v for this warp's 32 rows; weights are rounded to bfloat16.
+/// o += weights v for this warp's rows; weights are rounded to bfloat16.
 template <int kHeadDim>
-__device__ inline void packed_values(const float (&w)[2][8][4], const __nv_bfloat16* v,
-                                     float (&o)[2][kHeadDim / 8][4]) {
+__device__ inline void packed_values(const PackedLogits<kHeadDim>& w, const __nv_bfloat16* v, PackedSums<kHeadDim>& o) {
+  using Shape = PackedShape<kHeadDim>;
   constexpr int kStride = PackedShared<kHeadDim>::kStride;
   const int lane = threadIdx.x % 32;
   const __nv_bfloat16* b_row = v + lane % 16 * kStride + lane / 16 * 8;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    unsigned a[2][4];
+  for (int i = 0; i < Shape::kKeys / 16; ++i) {
+    unsigned a[Shape::kSixteens][4];
 #pragma unroll
-    for (int m = 0; m < 2; ++m) {
+    for (int m = 0; m < Shape::kSixteens; ++m) {
       a[m][0] = pack(w[m][2 * i][0], w[m][2 * i][1]);
       a[m][1] = pack(w[m][2 * i][2], w[m][2 * i][3]);
       a[m][2] = pack(w[m][2 * i + 1][0], w[m][2 * i + 1][1]);
@@ -122,7 +142,7 @@ __device__ inline void packed_values(const float (&w)[2][8][4], const __nv_bfloa
       unsigned b[4];
       load_matrices_transposed(b, b_row + 16 * i * kStride + 16 * n);
 #pragma unroll
-      for (int m = 0; m < 2; ++m) {
+      for (int m = 0; m < Shape::kSixteens; ++m) {
         mma(o[m][2 * n], a[m], b[0], b[1]);
         mma(o[m][2 * n + 1], a[m], b[2], b[3]);
       }
@@ -131,11 +151,12 @@ __device__ inline void packed_values(const float (&w)[2][8][4], const __nv_bfloa
 }
 
 /// Logits of keys that a row does not see become -inf. q[m][half]: position of rows lane / 4 + 16 m + 8 half.
-__device__ inline void mask_logits(const KeyRing& ring, const KeyTile& tile, const int (&q)[2][2],
-                                   float (&s)[2][8][4]) {
+template <int kSixteens, int kEights>
+__device__ inline void mask_logits(const KeyRing& ring, const KeyTile& tile, const int (&q)[kSixteens][2],
+                                   float (&s)[kSixteens][kEights][4]) {
   const int pair = threadIdx.x % 4 * 2;
 #pragma unroll
-  for (int n = 0; n < 8; ++n) {
+  for (int n = 0; n < kEights; ++n) {
 #pragma unroll
     for (int odd = 0; odd < 2; ++odd) {
       const int key = 8 * n + pair + odd;
@@ -143,7 +164,7 @@ __device__ inline void mask_logits(const KeyRing& ring, const KeyTile& tile, con
       const int position = key < tile.n ? ring.position[entry] : INT_MAX;
       const int evict_at = ring.evict_at[entry];
 #pragma unroll
-      for (int m = 0; m < 2; ++m) {
+      for (int m = 0; m < kSixteens; ++m) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           if (position > q[m][half] || q[m][half] >= evict_at) s[m][n][2 * half + odd] = -INFINITY;
@@ -161,15 +182,15 @@ __device__ inline float fast_exp2(float x) {
 }
 
 /// Logits become weights; what was summed before is scaled to the new maximum.
-template <int kHeadDim, class Scores>
-__device__ inline void packed_softmax(const Scores& scores, float (&s)[8][4], SoftmaxState (&state)[2],
+template <int kHeadDim, class Scores, int kEights>
+__device__ inline void packed_softmax(const Scores& scores, float (&s)[kEights][4], SoftmaxState (&state)[2],
                                       float (&o)[kHeadDim / 8][4]) {
   float correction[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float row_max = -INFINITY;
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
+    for (int n = 0; n < kEights; ++n) {
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
         s[n][2 * half + odd] = scores.score(s[n][2 * half + odd]);
@@ -180,7 +201,7 @@ __device__ inline void packed_softmax(const Scores& scores, float (&s)[8][4], So
     row_max = fmaxf(row_max, __shfl_xor_sync(0xffffffffu, row_max, 2));
     correction[half] = state[half].raise(row_max);
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
+    for (int n = 0; n < kEights; ++n) {
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
         const float w = fast_exp2(s[n][2 * half + odd] - state[half].shift());
@@ -197,17 +218,19 @@ __device__ inline void packed_softmax(const Scores& scores, float (&s)[8][4], So
 }
 
 template <int kHeadDim, class Scores>
-__device__ inline void write_rows(const AttentionParams& p, const PackedBlock& block, SoftmaxState (&state)[2][2],
-                                  const float (&o)[2][kHeadDim / 8][4]) {
+__device__ inline void write_rows(const AttentionParams& p, const PackedBlock& block,
+                                  SoftmaxState (&state)[PackedShape<kHeadDim>::kSixteens][2],
+                                  const PackedSums<kHeadDim>& o) {
+  using Shape = PackedShape<kHeadDim>;
   const int lane = threadIdx.x % 32, pair = lane % 4 * 2;
 #pragma unroll
-  for (int m = 0; m < 2; ++m) {
+  for (int m = 0; m < Shape::kSixteens; ++m) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       SoftmaxState& row_state = state[m][half];
       row_state.l += __shfl_xor_sync(0xffffffffu, row_state.l, 1);
       row_state.l += __shfl_xor_sync(0xffffffffu, row_state.l, 2);
-      const int r = static_cast<int>(threadIdx.x) / 32 * 32 + 16 * m + 8 * half + lane / 4;
+      const int r = static_cast<int>(threadIdx.x) / 32 * Shape::kWarpRows + 16 * m + 8 * half + lane / 4;
       if (r >= block.n_rows) continue;
       const int head = block.first_head + r % block.pack;
       const float factor = join_sink<Scores>(p.args.variant.sink, head, row_state);
@@ -226,30 +249,33 @@ __device__ inline void write_rows(const AttentionParams& p, const PackedBlock& b
 }
 
 template <int kHeadDim, class Scores>
-__global__ void __launch_bounds__(kThreadsBf16, 2)
+__global__ void __launch_bounds__(PackedShape<kHeadDim>::kThreads, PackedShape<kHeadDim>::kLeastBlocks)
     lifetime_attention_bf16_kernel(AttentionParams p, int pack, Scores scores) {
+  using Shape = PackedShape<kHeadDim>;
   constexpr int kStride = PackedShared<kHeadDim>::kStride;
   extern __shared__ __align__(16) char memory[];
   auto* shared = reinterpret_cast<PackedShared<kHeadDim>*>(memory);
   const PackedBlock block(p, pack);
-  const int warp_row = threadIdx.x / 32 * 32 + threadIdx.x % 32 / 4;
+  const int warp_row = threadIdx.x / 32 * Shape::kWarpRows + threadIdx.x % 32 / 4;
 
-  for (int i = threadIdx.x; i < kPackedRows * (kHeadDim / 8); i += kThreadsBf16) {
+  for (int i = threadIdx.x; i < kPackedRows * (kHeadDim / 8); i += Shape::kThreads) {
     const int r = i / (kHeadDim / 8), column = i % (kHeadDim / 8) * 8;
     const bool wanted = r < block.n_rows;
     const auto* from = static_cast<const __nv_bfloat16*>(p.args.q) + (wanted ? block.at(p, r) + column : 0);
     copy_16_async(&shared->q[r * kStride + column], from, wanted);
   }
-  int q[2][2];
+  int q[Shape::kSixteens][2];
 #pragma unroll
-  for (int m = 0; m < 2; ++m) {
+  for (int m = 0; m < Shape::kSixteens; ++m) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) q[m][half] = block.first_q + (warp_row + 16 * m + 8 * half) / pack;
   }
 
-  KeyScan<kThreadsBf16> scan(key_source(p, block.kv_head, block.first_q, block.last_q), &shared->ring);
-  SoftmaxState state[2][2] = {{nothing_seen(), nothing_seen()}, {nothing_seen(), nothing_seen()}};
-  float o[2][kHeadDim / 8][4] = {};
+  KeyScan<Shape::kThreads, Shape::kKeys> scan(key_source(p, block.kv_head, block.first_q, block.last_q), &shared->ring);
+  SoftmaxState state[Shape::kSixteens][2];
+#pragma unroll
+  for (int m = 0; m < Shape::kSixteens; ++m) state[m][0] = state[m][1] = nothing_seen();
+  PackedSums<kHeadDim> o = {};
   KeyTile tile = scan.next();
   request_tile<kHeadDim>(p, block, shared, tile, 0);
   end_copy_group();
@@ -259,17 +285,17 @@ __global__ void __launch_bounds__(kThreadsBf16, 2)
     end_copy_group();
     wait_copy_groups<1>();
     bool seen_by_all = true;
-    if (threadIdx.x < kKeyTile) {
+    if (threadIdx.x < Shape::kKeys) {
       const int entry = tile.entry(threadIdx.x);
       seen_by_all = static_cast<int>(threadIdx.x) < tile.n && shared->ring.position[entry] <= block.first_q &&
                     shared->ring.evict_at[entry] > block.last_q;
     }
     seen_by_all = __syncthreads_and(seen_by_all);
-    float s[2][8][4];
+    PackedLogits<kHeadDim> s;
     packed_logits<kHeadDim>(shared->q, shared->k[stage], s);
     if (!seen_by_all) mask_logits(shared->ring, tile, q, s);
 #pragma unroll
-    for (int m = 0; m < 2; ++m) packed_softmax<kHeadDim>(scores, s[m], state[m], o[m]);
+    for (int m = 0; m < Shape::kSixteens; ++m) packed_softmax<kHeadDim>(scores, s[m], state[m], o[m]);
     packed_values<kHeadDim>(s, shared->v[stage], o);
     __syncthreads();  // this stage and its entries have been used
     tile = next;

@@ -9,7 +9,7 @@
 
 namespace kvscope::kernels {
 
-constexpr int kKeyTile = 64;    // keys of a tile
+constexpr int kKeyTile = 64;    // keys of a tile at most
 constexpr int kScanKeys = 256;  // keys looked at together
 constexpr int kKeyRing = 512;   // >= two tiles in use + one not full + kScanKeys; a power of two
 
@@ -35,22 +35,24 @@ struct KeyTile {
   __device__ int entry(int i) const { return (first + i) & (kKeyRing - 1); }
 };
 
-/// Finds keys. All kThreads threads of the block (at most kScanKeys) keep the same copy of it and call together.
-template <int kThreads>
+/// Finds keys, kKeys at a time. All kThreads threads of the block (at most kScanKeys) keep the same copy of it and call
+/// together.
+template <int kThreads, int kKeys = kKeyTile>
 class KeyScan {
  public:
   __device__ KeyScan(const KeySource& source, KeyRing* ring) : source_(source), ring_(ring) {}
 
   /// The next tile; n = 0 at the end. Entries may be read by every thread after the next barrier.
   __device__ KeyTile next() {
-    while (found_ - used_ < kKeyTile && scanned_ < source_.end) scan();
-    const KeyTile tile = {used_, min(kKeyTile, found_ - used_)};
+    while (found_ - used_ < kKeys && scanned_ < source_.end) scan();
+    const KeyTile tile = {used_, min(kKeys, found_ - used_)};
     used_ += tile.n;
     return tile;
   }
 
  private:
   static constexpr int kPerThread = kScanKeys / kThreads;
+  static_assert(kKeys <= kKeyTile && kScanKeys % kThreads == 0);
 
   __device__ void scan() {
     int position[kPerThread], evict_at[kPerThread];

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "engine/core/files/weights/kernel_limits.h"
 #include "tests/core/model_config_support.h"
 
 using kvscope::channel_order;
@@ -226,6 +227,24 @@ TEST_CASE("Gemma 3 has a window and a rotation for five of six layers, and anoth
   CHECK(d.layers[1].rope_theta == 3e4);
   CHECK(d.layers[1].rope_scaling.kind == kvscope::RopeKind::plain);
   CHECK(d.warnings.empty());
+}
+
+TEST_CASE("A GPU takes heads of 64, 80, 96, 128, 192 and 256 channels, the CPU any multiple of eight") {
+  CHECK(kvscope::devices_of(load(of_family("Gemma3ForCausalLM"))) == "cpu, cuda");
+  for (int head_dim = 8; head_dim <= kvscope::kMaxHeadDim; head_dim += 8) {
+    const ModelConfig c = load(with("head_dim", head_dim));
+    CAPTURE(head_dim);
+    CHECK_NOTHROW(kvscope::check_kernels(c, "config.json"));
+    const bool is_on_gpu = (head_dim >= 64 && head_dim <= 96 && head_dim % 16 == 0) || head_dim % 64 == 0;
+    CHECK(kvscope::devices_of(c) == (is_on_gpu ? "cpu, cuda" : "cpu"));
+    const std::string error = error_of([&] { kvscope::check_cuda_kernels(c, "config.json"); });
+    CHECK((error == "no error") == is_on_gpu);
+    if (head_dim == 72) {
+      CHECK(error ==
+            "config.json: head_dim: 72 (of hidden_size 256 and 8 heads); expected one of 64, 80, 96, 128, 192, 256 "
+            "on CUDA; hint: use --device cpu");
+    }
+  }
 }
 
 TEST_CASE("Any family may have GeGLU for its MLP") {

@@ -304,5 +304,20 @@ TEST_CASE("conformance: CPU and CUDA keep the same tokens", "[engine][conformanc
   CHECK(cuda.kept == cpu.kept);
 }
 
+TEST_CASE("conformance: CPU and CUDA keep the same tokens of a model with heads of 256 channels",
+          "[engine][conformance][cuda]") {
+  if (engine::cuda_status().n_devices == 0) return test::skip("no CUDA device");
+  const std::string policy = test::policy_cases()[GENERATE(range(std::size_t{0}, test::policy_cases().size()))].policy;
+  CAPTURE(policy);
+  static const ModelConfig wide = test::wide_config();
+  static const engine::LoadedModel on_cpu = test::gated_model(test::gates_of_every_kind(wide), "cpu", "float32", wide),
+                                   on_cuda =
+                                       test::gated_model(test::gates_of_every_kind(wide), "cuda", "float32", wide);
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 8);
+  const Watched cpu = watch(on_cpu, policy, ids), cuda = watch(on_cuda, policy, ids);
+  CHECK(test::relative_difference(cuda.logits, cpu.logits) < 1e-3);
+  CHECK(cuda.kept == cpu.kept);
+}
+
 }  // namespace
 }  // namespace kvscope

@@ -89,8 +89,14 @@ void check_library(DenseBackend backend, std::int64_t n, std::int64_t first, std
 TEST_CASE("the library's dense attention is the project's own, with a past and without", "[engine][attention][cuda]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");
   engine::open_cuda(0);
-  const auto [n, group, head_dim] =
-      GENERATE(table<int, int, int>({{2048, 4, 128}, {1100, 7, 128}, {300, 1, 64}, {1500, 2, 64}, {400, 4, 80}}));
+  const auto [n, group, head_dim] = GENERATE(table<int, int, int>({{2048, 4, 128},
+                                                                   {1100, 7, 128},
+                                                                   {300, 1, 64},
+                                                                   {1500, 2, 64},
+                                                                   {400, 4, 80},
+                                                                   {1200, 2, 192},
+                                                                   {1200, 4, 256},
+                                                                   {300, 4, 256}}));
   const int first = GENERATE(0, 1000);
   CAPTURE(n, first, group, head_dim);
   const at::Tensor like =

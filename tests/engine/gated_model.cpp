@@ -7,8 +7,7 @@
 
 namespace kvscope::test {
 
-GateFile random_gate(GateKind kind, int delay, int kernel, const MlstmVariant& variant) {
-  const ModelConfig model = small_config();
+GateFile random_gate(GateKind kind, int delay, int kernel, const MlstmVariant& variant, const ModelConfig& model) {
   GateFile gate;
   gate.config = default_gate_config(kind);
   gate.config.window = 16;

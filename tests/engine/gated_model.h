@@ -8,12 +8,12 @@
 
 namespace kvscope::test {
 
-/// A gate of this kind for small_config(), its numbers drawn from a formula so that about half of the tokens pass its
-/// threshold. Its window, and a delayed scorer's delay, is 16. kernel: of SP-KV's convolution, whose delay follows; variant: of
-/// KVpop's mLSTM.
-GateFile random_gate(GateKind kind, int delay = 0, int kernel = 1, const MlstmVariant& variant = {});
+/// A gate of this kind for `model`, its numbers drawn from a formula so that about half of the tokens pass its threshold. Its
+/// window, and a delayed scorer's delay, is 16. kernel: of SP-KV's convolution, whose delay follows; variant: of KVpop's mLSTM.
+GateFile random_gate(GateKind kind, int delay = 0, int kernel = 1, const MlstmVariant& variant = {},
+                     const ModelConfig& model = small_config());
 
-/// `config`, of small_config()'s shape, with random weights and the given gates, in this order.
+/// `config`, of the shape that the gates were made for, with random weights and these gates, in this order.
 engine::LoadedModel gated_model(const std::vector<GateFile>& gates, const std::string& device = "cpu",
                                 const std::string& dtype = "float32", const ModelConfig& config = small_config());
 

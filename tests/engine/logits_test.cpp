@@ -257,6 +257,12 @@ TEST_CASE("logits of Gemma 3 270M as set-up converts it are those of transformer
   check_fetched_model("gemma3-270m", "gemma3_logits.json", "cpu");
 }
 
+TEST_CASE("logits of Gemma 3 270M as set-up converts it, on CUDA, are those of transformers reading the same GGUF",
+          "[engine][logits][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  check_fetched_model("gemma3-270m", "gemma3_logits.json", "cuda");
+}
+
 TEST_CASE("a golden file of another model is noticed, whatever differs", "[engine][logits]") {
   const auto [index, key, value] = GENERATE(table<int, const char*, nlohmann::json>({
       {0, "/rope_theta", 20000.0},

@@ -104,9 +104,12 @@ const std::vector<PolicyCase>& policy_cases() {
   return all;
 }
 
-std::vector<GateFile> gates_of_every_kind() {
-  return {random_gate(GateKind::kvpop_mlstm, 16), random_gate(GateKind::sp_kv),     random_gate(GateKind::wg_kv),
-          random_gate(GateKind::dms_separate),    random_gate(GateKind::kvzap_mlp), random_gate(GateKind::duo)};
+std::vector<GateFile> gates_of_every_kind(const ModelConfig& model) {
+  std::vector<GateFile> gates;
+  for (const GateKind kind : {GateKind::kvpop_mlstm, GateKind::sp_kv, GateKind::wg_kv, GateKind::dms_separate,
+                              GateKind::kvzap_mlp, GateKind::duo})
+    gates.push_back(random_gate(kind, /*delay=*/kind == GateKind::kvpop_mlstm ? 16 : 0, /*kernel=*/1, {}, model));
+  return gates;
 }
 
 const engine::LoadedModel& model_of_every_policy() {
@@ -144,6 +147,13 @@ const engine::LoadedModel& family_model_of_every_policy(const ModelFamily& famil
   return loaded
       .emplace(family.architecture, gated_model(gates_of_every_kind(), "cpu", "float32", family_config(family)))
       .first->second;
+}
+
+ModelConfig wide_config() {
+  ModelConfig config = family_config(*find_family("Gemma3ForCausalLM"));
+  config.head_dim = 256;
+  config.n_kv_heads = 1;
+  return config;
 }
 
 const ModelFamily& some_family() {

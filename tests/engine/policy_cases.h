@@ -7,6 +7,7 @@
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/policy/policy.h"
 #include "engine/scorer/loaded_model.h"
+#include "tests/engine/small_model.h"
 
 namespace kvscope::test {
 
@@ -20,7 +21,7 @@ PolicyCase of_declaration(const PolicyInfo& info);
 /// For runs of about 140 tokens. A policy that is declared and has no row of its own is there too.
 const std::vector<PolicyCase>& policy_cases();
 
-std::vector<GateFile> gates_of_every_kind();
+std::vector<GateFile> gates_of_every_kind(const ModelConfig& model = small_config());
 /// gated_model() of these, loaded once.
 const engine::LoadedModel& model_of_every_policy();
 /// The same with a window of kLocalWindow in layer 0, as a model's own design has it.
@@ -31,6 +32,8 @@ const engine::LoadedModel& local_model_of_every_policy();
 ModelConfig family_config(const ModelFamily& family);
 /// gated_model() of that, loaded once.
 const engine::LoadedModel& family_model_of_every_policy(const ModelFamily& family);
+/// Gemma 3 with the heads that it has: of 256 channels, four query heads and one KV head.
+ModelConfig wide_config();
 /// One of the families after the other.
 const ModelFamily& some_family();
 

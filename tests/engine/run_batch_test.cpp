@@ -255,7 +255,9 @@ TEST_CASE("runs join a batch as long as half of the free memory is enough for th
 
 TEST_CASE("on CUDA every policy's run in a batch reports what it reports alone, bit for bit", "[engine][batch][cuda]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");
-  const LoadedModel model = test::gated_model(test::gates_of_every_kind(), "cuda");
+  const ModelConfig config = GENERATE(as<bool>{}, false, true) ? test::wide_config() : test::small_config();
+  CAPTURE(config.head_dim);
+  const LoadedModel model = test::gated_model(test::gates_of_every_kind(config), "cuda", "float32", config);
   std::vector<std::string> policies;
   for (const test::PolicyCase& one : test::policy_cases()) policies.push_back(one.policy);
   check_as_alone(model, 9, requests_of(policies));

@@ -45,7 +45,7 @@ struct Problem {
   std::vector<float> weight, bias, read, norm;  // of the scorer
 
   int n_heads() const { return kHeads * group; }
-  float norm_offset() const { return head_dim == 128 ? 1 : 0; }
+  float norm_offset() const { return head_dim == 128 || head_dim == 256 ? 1 : 0; }
   int columns() const { return (softmax_map ? 3 : 2) * head_dim + 3; }  // of the scorer's weights
   int score_delay() const { return has_ring ? delay : window; }
   int row() const { return (n_heads() + 2 * kHeads) * head_dim; }
@@ -259,7 +259,7 @@ void check_rows(Backend backend) {
 /// Sequences of one model with a scorer: different tokens, some that wait for their score and some that do not, and each comes
 /// in at another step, so that positions differ and a launch has fewer rows at the start and at the end.
 void check_batches(Backend backend, const std::vector<int>& sizes) {
-  Problem p = {.head_dim = GENERATE(64, 80, 128), .has_scorer = true};
+  Problem p = {.head_dim = GENERATE(64, 80, 128, 256), .has_scorer = true};
   p.head_norm = GENERATE(false, true);
   p.softmax_map = p.head_norm && p.head_dim == 128;
   p.dtype = p.head_dim == 80 ? DType::f32 : DType::bf16;
@@ -427,7 +427,7 @@ void check_problem(Backend backend, const Problem& p) {
 void check_shapes(Backend backend) {
   Problem p;
   p.dtype = GENERATE(DType::f32, DType::bf16);
-  p.head_dim = GENERATE(64, 80, 96, 128);
+  p.head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   p.group = GENERATE(1, 2, 8);
   p.has_norm = p.group != 2 || p.head_dim == 64;
   p.has_scorer = p.group != 8;
@@ -493,7 +493,7 @@ void check_ring_of_leavers(Backend backend) {
 void check_zero_channel(Backend backend) {
   Problem p;
   p.dtype = GENERATE(DType::f32, DType::bf16);
-  p.head_dim = GENERATE(64, 80, 128);
+  p.head_dim = GENERATE(64, 80, 128, 256);
   p.group = GENERATE(1, 4);
   p.zero_channel = GENERATE_COPY(0, p.head_dim / 2, p.head_dim - 1);
   p = filled(p);
@@ -569,7 +569,7 @@ void check_guarded(Backend backend) {
   Problem p;
   p.has_scorer = p.guarded = true;
   p.dtype = GENERATE(DType::f32, DType::bf16);
-  p.head_dim = GENERATE(64, 128);
+  p.head_dim = GENERATE(64, 128, 256);
   p.soft_cap = GENERATE(0.0f, 15.0f);
   check_problem(backend, filled(p));
 }
@@ -579,7 +579,7 @@ void check_variants(Backend backend) {
   Problem p;
   p.has_scorer = true;
   p.dtype = GENERATE(DType::f32, DType::bf16);
-  p.head_dim = GENERATE(64, 80, 96, 128);
+  p.head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   p.head_norm = GENERATE(false, true);
   p.softmax_map = GENERATE(false, true);
   if (!p.head_norm && !p.softmax_map) return;

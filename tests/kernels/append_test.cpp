@@ -41,7 +41,7 @@ Pools expected_pools(HostCache cache, const std::vector<float>& k, const std::ve
 
 void check(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const int head_dim = GENERATE(64, 80, 128);
+  const int head_dim = GENERATE(64, 80, 128, 256);
   CAPTURE(head_dim, static_cast<int>(dtype));
   const HostCache cache = empty_cache({40, 17, 3}, head_dim, 5, dtype, 11);
   const auto k = rounded(random_normal(4 * 3 * head_dim, 5), dtype);

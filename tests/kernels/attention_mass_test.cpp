@@ -145,7 +145,7 @@ void check_problem(Backend backend, const Problem& p, MassRule rule) {
 
 void check_shapes(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const int head_dim = GENERATE(64, 80, 96, 128);
+  const int head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   const int group_size = GENERATE(1, 2, 4, 12);
   CAPTURE(head_dim, group_size, static_cast<int>(dtype));
   check_problem(backend, random_problem({1, 63, 64, 65, 200, 0}, group_size, head_dim, dtype, 15), MassRule::sum);
@@ -159,7 +159,7 @@ void check_shapes(Backend backend) {
 void check_soft_cap(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const MassRule rule = GENERATE(MassRule::sum, MassRule::last);
-  Problem p = random_problem({131, 131, 131}, 4, GENERATE(64, 80, 96, 128), dtype, 10);
+  Problem p = random_problem({131, 131, 131}, 4, GENERATE(64, 80, 96, 128, 192, 256), dtype, 10);
   p.soft_cap = 3;  // of scores with a deviation of 2
   p.lse = lse_of(Backend::reference, p);
   check_problem(backend, p, rule);

@@ -123,7 +123,7 @@ void set_variant(Problem& p, bool has_cap, bool has_sink) {
 /// So many that blocks of CUDA take several parts, heads and rows each, with lengths on both sides of a page, of a part of
 /// two pages a warp and of 33 such parts; more rows than one launch has.
 void check_many_rows(Backend backend) {
-  const int head_dim = GENERATE(64, 128);
+  const int head_dim = GENERATE(64, 128, 192, 256);
   const int group_size = GENERATE(1, 4, 12);
   const auto [has_cap, has_sink] = GENERATE(table<bool, bool>({{false, false}, {false, true}, {true, true}}));
   CAPTURE(head_dim, group_size, has_cap, has_sink);
@@ -163,7 +163,7 @@ void check_many_rows(Backend backend) {
 
 void check_shapes(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const int head_dim = GENERATE(64, 80, 96, 128);
+  const int head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   const int group_size = GENERATE(1, 2, 4, 8, 12);
   CAPTURE(head_dim, group_size, static_cast<int>(dtype));
   check_problem(backend, random_problem({1, 63, 64, 65, 200, 0}, group_size, head_dim, dtype));
@@ -180,7 +180,7 @@ void check_long(Backend backend) {
 void check_variants(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const auto [has_cap, has_sink] = GENERATE(table<bool, bool>({{true, false}, {false, true}, {true, true}}));
-  const int head_dim = GENERATE(64, 80, 96, 128);
+  const int head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   const int group_size = GENERATE(1, 4, 12);
   CAPTURE(has_cap, has_sink, head_dim, group_size, static_cast<int>(dtype));
   Problem p = random_problem({1, 63, 64, 65, 200, 0}, group_size, head_dim, dtype);

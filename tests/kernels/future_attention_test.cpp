@@ -137,7 +137,7 @@ void check_masses(const Masses& found, const Masses& expected) {
 
 void check(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const int head_dim = GENERATE(64, 80, 96, 128);
+  const int head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   const int window = GENERATE(1, 16, 100);
   const int look_ahead = GENERATE(0, 1, 40);
   CAPTURE(head_dim, window, look_ahead, static_cast<int>(dtype));
@@ -151,8 +151,9 @@ void check(Backend backend) {
 void check_long(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const int look_ahead = GENERATE(0, 300);
-  CAPTURE(look_ahead, static_cast<int>(dtype));
-  const Problem p = random_problem(500, 2, 1, 64, dtype, 16, look_ahead);
+  const int head_dim = GENERATE(64, 256);
+  CAPTURE(look_ahead, head_dim, static_cast<int>(dtype));
+  const Problem p = random_problem(500, 2, 1, head_dim, dtype, 16, look_ahead);
   check_masses(run(backend, p, dtype, p.seq_len), columns(p));
 }
 
@@ -166,7 +167,7 @@ void check_groups(Backend backend) {
 
 void check_variants(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const int head_dim = GENERATE(64, 80, 96, 128);
+  const int head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   const auto [soft_cap, sink] = GENERATE(table<float, float>({{3, -INFINITY}, {0, 1}, {3, 1}}));
   CAPTURE(head_dim, soft_cap, sink, static_cast<int>(dtype));
   const Problem p = random_problem(141, 4, 2, head_dim, dtype, 16, 40, soft_cap, sink);

@@ -37,7 +37,7 @@ struct Problem {
   std::vector<float> anchor;  // [kHeads * head_dim], before the token
 
   int n_heads() const { return kHeads * group; }
-  float norm_offset() const { return head_dim == 128 ? 1 : 0; }
+  float norm_offset() const { return head_dim == 128 || head_dim == 256 ? 1 : 0; }
 };
 
 /// The problem with random numbers for the sizes that it has.
@@ -242,7 +242,7 @@ void check_sizes(Backend backend) {
   Problem p;
   p.dtype = GENERATE(DType::f32, DType::bf16);
   p.n_hidden = GENERATE(0, 1, 3, 63, 64, 65, 192, 512, 777);
-  p.head_dim = p.n_hidden % 2 == 0 ? 128 : 64;
+  p.head_dim = p.n_hidden == 777 ? 256 : p.n_hidden % 2 == 0 ? 128 : 64;
   p.source = GENERATE(GateSource::key_value, GateSource::key_pair);
   p.activation = GENERATE(GateActivation::silu, GateActivation::gelu, GateActivation::identity);
   check_problem(backend, filled(p));
@@ -251,7 +251,7 @@ void check_sizes(Backend backend) {
 void check_shapes(Backend backend) {
   Problem p;
   p.dtype = GENERATE(DType::f32, DType::bf16);
-  p.head_dim = GENERATE(64, 80, 96, 128);
+  p.head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   p.source = GENERATE(GateSource::key_value, GateSource::key_pair, GateSource::query_channel, GateSource::key_norm,
                       GateSource::key_anchor);
   p.group = GENERATE(1, 4);
@@ -270,7 +270,7 @@ void check_shapes(Backend backend) {
 void check_sees_the_cache(Backend backend) {
   Problem p;
   p.dtype = GENERATE(DType::f32, DType::bf16);
-  p.head_dim = GENERATE(64, 80);
+  p.head_dim = GENERATE(64, 80, 256);
   p.has_norm = GENERATE(false, true);
   p.has_bias = false;
   p = filled(p);
@@ -286,6 +286,7 @@ void check_sees_the_cache(Backend backend) {
                               .q = memory.put(poison(static_cast<std::size_t>(p.n_heads()) * d, p.dtype)),
                               .n_heads = p.n_heads(),
                               .eps = kEps,
+                              .norm_offset = p.norm_offset(),
                               .decision = memory.put(std::vector<RetainDecision>(kHeads))};
   admit_step(args, {backend});
   const auto keys = unpack(memory.get(static_cast<const std::byte*>(args.cache.k_pool)), p.dtype);

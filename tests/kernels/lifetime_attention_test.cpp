@@ -156,7 +156,7 @@ void check_problem(Backend backend, const Problem& p) {
 /// Lengths around tile borders, chunks that begin anywhere, every head_dim, GQA, every kind of lifetime.
 void check_shapes(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const int head_dim = GENERATE(64, 80, 96, 128);
+  const int head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   const auto kind = GENERATE(Lifetimes::causal, Lifetimes::window, Lifetimes::random);
   const auto [q_start, q_len, spare] =
       GENERATE(table<int, int, int>({{0, 1, 0}, {0, 63, 0}, {0, 64, 1}, {0, 65, 0}, {3, 130, 70}, {150, 1, 0}}));
@@ -215,7 +215,7 @@ void check_identities(Backend backend) {
 /// Scores have a deviation of 2: a cap of 3 bends many of them, and sinks of that deviation take a good part of a row.
 void check_variants(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const int head_dim = GENERATE(64, 80, 96, 128);
+  const int head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   const auto [has_cap, has_sink] = GENERATE(table<bool, bool>({{true, false}, {false, true}, {true, true}}));
   const auto kind = GENERATE(Lifetimes::causal, Lifetimes::random, Lifetimes::all_evicted);
   const auto [q_start, q_len, spare] = GENERATE(table<int, int, int>({{0, 1, 0}, {0, 65, 0}, {3, 130, 70}}));
@@ -265,7 +265,8 @@ void check_variant_identities(Backend backend) {
 /// Keys of a cache, in any order and each head its own, give what the keys of the text give.
 void check_compact(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const auto [head_dim, group_size] = GENERATE(table<int, int>({{64, 1}, {64, 7}, {80, 4}, {128, 1}, {128, 4}}));
+  const auto [head_dim, group_size] =
+      GENERATE(table<int, int>({{64, 1}, {64, 7}, {80, 4}, {128, 1}, {128, 4}, {192, 7}, {256, 4}}));
   const auto kind = GENERATE(Lifetimes::causal, Lifetimes::window, Lifetimes::random, Lifetimes::all_evicted);
   // Tiles of the CPU version have 32 queries, those of the CUDA version up to 128; the reference costs their square.
   const int most = backend == Backend::cuda ? 300 : 100;

@@ -62,7 +62,7 @@ void check_golden(Backend backend) {
 
 void check_shapes(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const int head_dim = GENERATE(64, 80, 96, 128);
+  const int head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   const int page_size = GENERATE(16, 5);
   const int free_every = GENERATE(0, 1, 2, 5);  // 1: all of them
   CAPTURE(head_dim, page_size, free_every, static_cast<int>(dtype));

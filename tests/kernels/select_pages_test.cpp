@@ -243,7 +243,7 @@ void check_random(Backend backend, const Problem& p) {
 
 void check_shapes(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const int head_dim = GENERATE(64, 80, 96, 128);
+  const int head_dim = GENERATE(64, 80, 96, 128, 192, 256);
   const int group_size = GENERATE(1, 4, 12);
   const bool in_order = GENERATE(true, false);
   CAPTURE(head_dim, group_size, in_order, static_cast<int>(dtype));

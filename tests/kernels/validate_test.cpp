@@ -81,5 +81,5 @@ TEST_CASE("validate: CUDA refuses a head_dim that it was not compiled for", "[ke
                                       .head_dim = 72,
                                       .scale = 1};
   CHECK_THROWS_WITH(lifetime_attention(args, {Backend::cuda}),
-                    "lifetime_attention: head_dim is 72; expected 64, 80, 96 or 128");
+                    "lifetime_attention: head_dim is 72; expected 64, 80, 96, 128, 192 or 256");
 }

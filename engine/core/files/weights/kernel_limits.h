@@ -13,7 +13,7 @@ struct ModelConfig;
 inline constexpr int kMaxNormRow = 1 << 14, kMaxProductRow = 56 * 1024;
 /// Heads of any kernel: a multiple of kHeadDimStep up to kMaxHeadDim on the CPU, one of kCudaHeadDims on CUDA.
 inline constexpr int kMaxHeadDim = 256, kHeadDimStep = 8;
-inline constexpr std::array<int, 4> kCudaHeadDims = {64, 80, 96, 128};
+inline constexpr std::array<int, 6> kCudaHeadDims = {64, 80, 96, 128, 192, 256};
 /// Query heads and KV heads. A KV head may have any number of query heads.
 inline constexpr int kMaxHeads = 1024;
 /// Experts of a layer, those that a token goes through, and layers from one layer with experts to the next.
