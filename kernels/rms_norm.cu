@@ -12,14 +12,14 @@ constexpr int kThreads = 256;
 // Rows of whole 16-byte chunks, each with kRowThreads threads: 32, or all of the block. x and out may be the same
 // memory, hence no __restrict__: each thread reads an element once more just before it writes it.
 template <typename T, int kRowThreads>
-__global__ void rms_norm_kernel(const T* x, const T* weight, T* out, long long n_rows, long long x_stride, int dim,
-                                float eps, float weight_offset) {
+__global__ void rms_norm_kernel(const T* x, const T* weight, T* out, long long n_rows, long long x_stride,
+                                long long out_stride, int dim, float eps, float weight_offset) {
   constexpr int kRowsPerBlock = kThreads / kRowThreads;
   __shared__ float partial[kThreads / 32];
   const long long row = static_cast<long long>(blockIdx.x) * kRowsPerBlock + threadIdx.x / kRowThreads;
   if (row >= n_rows) return;  // whole warps, and never where the block is one row
   x += row * x_stride;
-  out += row * dim;
+  out += row * out_stride;
   const int first = threadIdx.x % kRowThreads, n_chunks = dim / Chunk<T>::kSize;
   float sum = 0;
   for (int c = first; c < n_chunks; c += kRowThreads) {
@@ -47,11 +47,11 @@ __global__ void rms_norm_kernel(const T* x, const T* weight, T* out, long long n
 
 // One block per row, element by element, for rows that do not begin at multiples of 16 bytes.
 template <typename T>
-__global__ void rms_norm_any_kernel(const T* x, const T* weight, T* out, long long x_stride, int dim, float eps,
-                                    float weight_offset) {
+__global__ void rms_norm_any_kernel(const T* x, const T* weight, T* out, long long x_stride, long long out_stride,
+                                    int dim, float eps, float weight_offset) {
   __shared__ float partial[kThreads / 32];
   x += blockIdx.x * x_stride;
-  out += static_cast<long long>(blockIdx.x) * dim;
+  out += blockIdx.x * out_stride;
   float sum = 0;
   for (int i = threadIdx.x; i < dim; i += kThreads) {
     const float value = to_float(x[i]);
@@ -74,18 +74,20 @@ void cuda::rms_norm(const RmsNormArgs& args, Stream stream) {
     const T *x = static_cast<const T*>(args.x), *weight = static_cast<const T*>(args.weight);
     T* out = static_cast<T*>(args.out);
     const auto n_rows = static_cast<unsigned>(args.n_rows);
+    const long long out_stride = args.stride_of_out();
     const bool aligned = begins_at_16(x) && begins_at_16(weight) && begins_at_16(out) &&
-                         args.x_stride % Chunk<T>::kSize == 0 && args.dim % Chunk<T>::kSize == 0;
+                         args.x_stride % Chunk<T>::kSize == 0 && out_stride % Chunk<T>::kSize == 0 &&
+                         args.dim % Chunk<T>::kSize == 0;
     if (!aligned) {
-      rms_norm_any_kernel<T>
-          <<<n_rows, kThreads, 0, stream>>>(x, weight, out, args.x_stride, args.dim, args.eps, args.weight_offset);
+      rms_norm_any_kernel<T><<<n_rows, kThreads, 0, stream>>>(x, weight, out, args.x_stride, out_stride, args.dim,
+                                                              args.eps, args.weight_offset);
     } else if (args.dim <= kShortRow) {
       constexpr unsigned kRowsPerBlock = kThreads / 32;
       rms_norm_kernel<T, 32><<<(n_rows + kRowsPerBlock - 1) / kRowsPerBlock, kThreads, 0, stream>>>(
-          x, weight, out, args.n_rows, args.x_stride, args.dim, args.eps, args.weight_offset);
+          x, weight, out, args.n_rows, args.x_stride, out_stride, args.dim, args.eps, args.weight_offset);
     } else {
       rms_norm_kernel<T, kThreads><<<n_rows, kThreads, 0, stream>>>(x, weight, out, args.n_rows, args.x_stride,
-                                                                    args.dim, args.eps, args.weight_offset);
+                                                                    out_stride, args.dim, args.eps, args.weight_offset);
     }
   });
   check_launch();

@@ -9,13 +9,15 @@ namespace kvscope::kernels {
 struct RmsNormArgs {
   const void* x;       // [n_rows, dim], row i at x + i * x_stride elements
   const void* weight;  // [dim]
-  void* out;           // [n_rows, dim], contiguous; may alias x where x_stride == dim
+  void* out;           // [n_rows, dim], row i at out + i * out_stride; may be x if both strides are the same
   std::int64_t n_rows;
-  std::int64_t x_stride;  // elements between rows of x
-  int dim;                // 1 ... 16384
+  std::int64_t x_stride;        // elements between rows of x
+  std::int64_t out_stride = 0;  // elements between rows of out; 0: dim
+  int dim;                      // 1 ... 16384
   float eps;
   float weight_offset = 0;  // 1 where a file holds what is to be added to 1 (Gemma)
   DType dtype;              // of x, weight and out
+  std::int64_t stride_of_out() const { return out_stride > 0 ? out_stride : dim; }
 };
 
 KVSCOPE_OPERATION(rms_norm, RmsNormArgs);

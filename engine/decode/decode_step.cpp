@@ -11,13 +11,16 @@
 #include "kernels/decode_attention.h"
 #include "kernels/embed_row.h"
 #include "kernels/expert_mlp.h"
+#include "kernels/rms_norm.h"
+#include "kernels/round_floats.h"
 #include "kernels/route_experts.h"
 
 namespace kvscope::engine {
 
 /// A layer of a step (decoder_layer.h) in six launches for all sequences: QKV; norm, rotation, score, decision and cache;
 /// attention; output; and two of the MLP. A norm is part of the product that reads it (a launch by itself for many
-/// sequences), an addition of the product that it adds. A norm after a product is a launch more, with its addition.
+/// sequences), an addition of the product that it adds. A norm after a product is a launch more, with its addition; so are
+/// an input without a norm, and each norm over all heads.
 class DecodeStep::LayerLaunches {
  public:
   struct Normed {
@@ -41,12 +44,25 @@ class DecodeStep::LayerLaunches {
   const LayerWeights& weights() const { return step_.model_.weights().layers[index_]; }
   const at::Tensor& residual() const { return buffers_.x; }
   Normed norm(const at::Tensor& x, const at::Tensor& weight) const { return {x, weight}; }
+  Normed without_norm(const at::Tensor& x) {
+    kernels::round_floats({.x = x.data_ptr<float>(),
+                           .out = buffers_.rounded.data_ptr(),
+                           .n = step_.n_rows() * x.size(1),
+                           .dtype = dtype()},
+                          place_);
+    return {buffers_.rounded, no_tensor_};
+  }
   NormedProduct norm(const Product& product, const at::Tensor& weight) const { return {product, weight}; }
   Heads project_heads(const Normed& n) {
     launch(weights().qkv_proj, n.x, n.weight, buffers_.qkv, kernels::Epilogue::store, weights().qkv_bias);
     return {};
   }
-  void norm_heads(Heads) {}  // by the launch of rotate(), which finds the layer's norms
+  /// Norms per head are computed by the launch of rotate(), which finds them.
+  void norm_heads(Heads) {
+    if (layer().qk_norm != QkNorm::whole) return;
+    norm_in_place(0, weights().whole_q_norm);
+    norm_in_place(weights().whole_q_norm.size(0), weights().whole_k_norm);
+  }
   void rotate(Heads) {
     std::vector<kernels::GateScoreArgs> gates;
     std::vector<kernels::AdmitStepArgs> admitted;
@@ -103,7 +119,7 @@ class DecodeStep::LayerLaunches {
                            .dim = config.hidden_size,
                            .ff = layer().experts.intermediate,
                            .eps = layer().norm_eps,
-                           .dtype = kernel_dtype(step_.model_.weights().dtype)},
+                           .dtype = dtype()},
                           place_);
     }
   }
@@ -118,11 +134,28 @@ class DecodeStep::LayerLaunches {
                        .dim = step_.model_.config().hidden_size,
                        .eps = layer().norm_eps,
                        .weight_offset = step_.model_.weights().norm_offset,
-                       .dtype = kernel_dtype(step_.model_.weights().dtype)},
+                       .dtype = dtype()},
                       place_);
   }
 
  private:
+  /// Of all rows of buffers_.qkv, the columns from `first` on that `weight` has.
+  void norm_in_place(std::int64_t first, const at::Tensor& weight) {
+    const at::Tensor& qkv = buffers_.qkv;
+    void* columns = static_cast<char*>(qkv.data_ptr()) + first * static_cast<std::int64_t>(qkv.element_size());
+    kernels::rms_norm({.x = columns,
+                       .weight = weight.data_ptr(),
+                       .out = columns,
+                       .n_rows = step_.n_rows(),
+                       .x_stride = qkv.size(1),
+                       .out_stride = qkv.size(1),
+                       .dim = static_cast<int>(weight.size(0)),
+                       .eps = layer().norm_eps,
+                       .weight_offset = step_.model_.weights().norm_offset,
+                       .dtype = dtype()},
+                      place_);
+  }
+  kernels::DType dtype() const { return kernel_dtype(step_.model_.weights().dtype); }
   const LayerConfig& layer() const { return step_.model_.config().layers[static_cast<std::size_t>(index_)]; }
   void launch(const at::Tensor& weight, const at::Tensor& x, const at::Tensor& norm, const at::Tensor& out,
               kernels::Epilogue epilogue, const at::Tensor& bias = {}) {
@@ -136,7 +169,7 @@ class DecodeStep::LayerLaunches {
                            .eps = layer().norm_eps,
                            .norm_offset = step_.model_.weights().norm_offset,
                            .epilogue = epilogue,
-                           .dtype = kernel_dtype(step_.model_.weights().dtype)},
+                           .dtype = dtype()},
                           out.size(1), place_);
   }
 
@@ -144,6 +177,7 @@ class DecodeStep::LayerLaunches {
   StepBuffers& buffers_;
   int index_;
   kernels::Place place_;
+  at::Tensor no_tensor_;
 };
 
 DecodeStep::DecodeStep(const LoadedModel& model, int max_sequences)

@@ -84,7 +84,8 @@ void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels
     return;
   const DecodeToken token = {.layer = layer,
                              .x = row_of_tensor(buffers.x, row),
-                             .input_norm = sequence_->model.weights().layers[layer].input_norm.data_ptr(),
+                             .input_norm = data_or_null(sequence_->model.weights().layers[layer].input_norm),
+                             .input = buffers.rounded.defined() ? row_of_tensor(buffers.rounded, row) : nullptr,
                              .qkv = row_of_tensor(buffers.qkv, row),
                              .position = buffers.position(row),
                              .score = buffers.decided(row).scores + layer * sequence_->model.config().n_kv_heads,

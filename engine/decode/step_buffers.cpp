@@ -33,8 +33,11 @@ StepBuffers::StepBuffers(const LoadedModel& model, int max_rows) : max_rows_(max
   attention_scratch = rows(0, at::kFloat);
   summary_scratch = rows(kernels::kLogitSummaryScratchBytes / 4, at::kInt);
   normed = rows(config.hidden_size, weights.dtype);
-  if (std::ranges::any_of(config.layers, [](const LayerConfig& l) { return l.norms == NormPlacement::around; }))
-    branch = rows(config.hidden_size, at::kFloat);
+  const auto has = [&](NormPlacement norms) {
+    return std::ranges::any_of(config.layers, [&](const LayerConfig& layer) { return layer.norms == norms; });
+  };
+  if (has(NormPlacement::around) || has(NormPlacement::after)) branch = rows(config.hidden_size, at::kFloat);
+  if (has(NormPlacement::after)) rounded = rows(config.hidden_size, weights.dtype);
   ExpertConfig experts;  // those of all layers that have any
   for (const LayerConfig& layer : config.layers) {
     if (layer.mlp == MlpKind::experts) experts = layer.experts;

@@ -41,6 +41,8 @@ class StepBuffers {
   // [rows, ...]: x and logits float32, lse [rows, n_heads] float32, the others in the model's dtype.
   at::Tensor x, qkv, q, o, activation, logits, lse;
   at::Tensor branch;  // [rows, hidden] float32: products that a norm follows; undefined in a model without
+  // [rows, hidden] in the model's dtype: x on its way into a product without a norm before it; undefined likewise
+  at::Tensor rounded;
   at::Tensor normed;  // [rows, hidden] in the model's dtype: scratch of products with a norm
   // Of a model with experts, otherwise empty: the router's logits [rows, n] float32; those that each row goes through
   // [rows, per_token], int32, with their weights, float32; and their activations [rows, per_token * intermediate].

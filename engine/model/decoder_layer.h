@@ -2,12 +2,15 @@
 // The forward pass of one layer, written once, but for attention itself: there the uses of a model differ.
 //
 //     q, k, v = W_q n, W_k n, W_v n (+ bias)                n = norm(x)
-//     q, k    = rotate(norm(q)), rotate(norm(k))            norms per head, where the layer has them (qk_norm)
-//     h       = x + (norm) W_o attention(q, k, v)           the norm where the layer has norms around attention and MLP
+//     q, k    = rotate(norm(q)), rotate(norm(k))            norms per head or over all heads, where the layer has them (qk_norm)
+//     h       = x + (norm) W_o attention(q, k, v)           the norm where the layer has norms around or after
 //     y       = h + (norm) W_down (act(W_gate n) W_up n)    n = norm(h)
 //
-// After Qwen3 (Yang et al., 2025), Qwen2 (Yang et al., 2024), Llama 3 (Dubey et al., 2024) and Gemma 2 (Gemma Team,
-// 2024); in transformers: modeling_qwen3.py, modeling_qwen2.py, modeling_llama.py, modeling_gemma2.py.
+// A layer with norms after attention and MLP alone has n = x and n = h.
+//
+// After Qwen3 (Yang et al., 2025), Qwen2 (Yang et al., 2024), Llama 3 (Dubey et al., 2024), Gemma 2 (Gemma Team, 2024) and
+// OLMo 2 (OLMo Team, 2024); in transformers: modeling_qwen3.py, modeling_qwen2.py, modeling_llama.py, modeling_gemma2.py,
+// modeling_olmo2.py.
 //
 // `Ops` computes. There are three: whole tensors of a prompt (transformer.cpp), a few launches for one token of a decode
 // step (decode/decode_step.cpp), and operations with gradients (jobs/train/decoder_module.cpp). An operation may return
@@ -17,6 +20,7 @@
 //     weights()                      of the layer: input_norm, o_proj, post_norm, down, attention_out_norm, mlp_out_norm
 //     residual()                     the residual stream x
 //     norm(x, weight)                of a row, or of what project() gave
+//     without_norm(x)                the same row as a product takes it
 //     project_heads(n) -> heads      q, k and v
 //     norm_heads(heads), rotate(heads)
 //     project(x, matrix)             W x
@@ -28,11 +32,18 @@
 
 namespace kvscope::engine {
 
+/// What enters attention or the MLP.
+template <class Ops, class Weight>
+auto entering(const LayerConfig& layer, Ops& ops, const Weight& norm_weight) {
+  if (layer.norms == NormPlacement::after) return ops.without_norm(ops.residual());
+  return ops.norm(ops.residual(), norm_weight);
+}
+
 /// From the residual stream to heads that attention can read.
 template <class Ops>
 auto before_attention(const LayerConfig& layer, Ops& ops) {
-  auto heads = ops.project_heads(ops.norm(ops.residual(), ops.weights().input_norm));
-  if (layer.qk_norm) ops.norm_heads(heads);
+  auto heads = ops.project_heads(entering(layer, ops, ops.weights().input_norm));
+  if (layer.qk_norm != QkNorm::none) ops.norm_heads(heads);
   ops.rotate(heads);
   return heads;
 }
@@ -42,13 +53,13 @@ template <class Ops, class Attended>
 void after_attention(const LayerConfig& layer, Ops& ops, const Attended& attended) {
   const auto& weights = ops.weights();
   const auto add = [&](const auto& branch, const auto& norm_weight) {
-    if (layer.norms == NormPlacement::around) return ops.add(ops.norm(branch, norm_weight));
+    if (layer.norms != NormPlacement::before) return ops.add(ops.norm(branch, norm_weight));
     ops.add(branch);
   };
   add(ops.project(attended, weights.o_proj), weights.attention_out_norm);
-  const auto normed = ops.norm(ops.residual(), weights.post_norm);
-  if (layer.mlp == MlpKind::experts) return ops.add(ops.experts(normed));  // check_layers(): no norm after them
-  add(ops.project(ops.gated(normed), weights.down), weights.mlp_out_norm);
+  const auto input = entering(layer, ops, weights.post_norm);
+  if (layer.mlp == MlpKind::experts) return ops.add(ops.experts(input));  // check_layers(): no norm after them
+  add(ops.project(ops.gated(input), weights.down), weights.mlp_out_norm);
 }
 
 }  // namespace kvscope::engine

@@ -29,6 +29,7 @@ class PromptLayer {
   at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const {
     return ops::rms_norm(x, weight, layer_.norm_eps, norm_offset_);
   }
+  at::Tensor without_norm(const at::Tensor& x) const { return x; }
 
   LayerTokens project_heads(at::Tensor input) const {
     const at::Tensor qkv = ops::linear(input, weights_.qkv_proj, weights_.qkv_bias);
@@ -47,6 +48,11 @@ class PromptLayer {
             .window = layer_.window};
   }
   void norm_heads(LayerTokens& tokens) const {
+    if (layer_.qk_norm == QkNorm::whole) {
+      tokens.q = norm(tokens.q.flatten(1), weights_.whole_q_norm).view(tokens.q.sizes());
+      tokens.k = norm(tokens.k.flatten(1), weights_.whole_k_norm).view(tokens.k.sizes());
+      return;
+    }
     tokens.q = norm(tokens.q, weights_.q_norm);
     tokens.k = norm(tokens.k, weights_.k_norm);
   }

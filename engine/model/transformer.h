@@ -9,7 +9,7 @@ namespace kvscope::engine {
 /// New tokens of one layer, n rows each, contiguous, in the model's dtype.
 struct LayerTokens {
   at::Tensor x;            // [n, hidden] residual stream before the attention norm
-  at::Tensor input;        // [n, hidden] attention input, rms_norm(x)
+  at::Tensor input;        // [n, hidden] attention input: rms_norm(x), or x of a layer without a norm before it
   at::Tensor q_unrotated;  // [n, n_heads, head_dim] after the model's own norm; undefined unless asked for
   at::Tensor k_unrotated;  // [n, n_kv_heads, head_dim] likewise
   at::Tensor q, k, v;      // q [n, n_heads, head_dim], k and v [n, n_kv_heads, head_dim]; q and k rotated

@@ -85,7 +85,7 @@ void plan_layer(const ModelConfig& config, int index, const WeightReader& reader
   };
   const std::int64_t hidden = config.hidden_size, head_dim = config.head_dim, ff = config.intermediate_size;
   const std::int64_t q_rows = config.n_heads * head_dim, kv_rows = config.n_kv_heads * head_dim;
-  plan.add(out.input_norm, {part(names.input_norm, {hidden})});
+  if (layer.norms != NormPlacement::after) plan.add(out.input_norm, {part(names.input_norm, {hidden})});
   if (names.qkv != nullptr) {
     plan.add(out.qkv_proj, {part(names.qkv, {q_rows + 2 * kv_rows, hidden})});
   } else {
@@ -96,14 +96,15 @@ void plan_layer(const ModelConfig& config, int index, const WeightReader& reader
     plan.add(out.qkv_bias,
              {part(names.q, {q_rows}, ".bias"), part(names.k, {kv_rows}, ".bias"), part(names.v, {kv_rows}, ".bias")});
   }
-  if (layer.qk_norm) {
-    plan.add(out.q_norm, {part(names.q_norm, {head_dim})});
-    plan.add(out.k_norm, {part(names.k_norm, {head_dim})});
+  if (layer.qk_norm != QkNorm::none) {
+    const bool whole = layer.qk_norm == QkNorm::whole;
+    plan.add(whole ? out.whole_q_norm : out.q_norm, {part(names.q_norm, {whole ? q_rows : head_dim})});
+    plan.add(whole ? out.whole_k_norm : out.k_norm, {part(names.k_norm, {whole ? kv_rows : head_dim})});
   }
   if (layer.attention.has_sink) plan.add(out.sink, {part(names.sink, {config.n_heads}, "")});
   plan.add(out.o_proj, {part(names.o, {hidden, q_rows})});
-  plan.add(out.post_norm, {part(names.post_norm, {hidden})});
-  if (layer.norms == NormPlacement::around) {
+  if (layer.norms != NormPlacement::after) plan.add(out.post_norm, {part(names.post_norm, {hidden})});
+  if (layer.norms != NormPlacement::before) {
     plan.add(out.attention_out_norm, {part(names.attention_out_norm, {hidden})});
     plan.add(out.mlp_out_norm, {part(names.mlp_out_norm, {hidden})});
   }
@@ -148,8 +149,8 @@ void order_channels(const ModelConfig& config, Weights& weights) {
       at::Tensor heads = rows->narrow(0, 0, n * config.head_dim).unflatten(0, {n, config.head_dim});
       heads.copy_(heads.index_select(1, from));
     }
-    for (at::Tensor* norm : {&layer.q_norm, &layer.k_norm})
-      if (norm->defined()) *norm = norm->index_select(0, from);
+    for (at::Tensor* norm : {&layer.q_norm, &layer.k_norm, &layer.whole_q_norm, &layer.whole_k_norm})
+      if (norm->defined()) *norm = norm->view({-1, config.head_dim}).index_select(1, from).flatten();
   }
 }
 

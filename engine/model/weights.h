@@ -14,13 +14,13 @@
 namespace kvscope::engine {
 
 struct LayerWeights {
-  at::Tensor input_norm;  // [hidden]
+  at::Tensor input_norm;  // [hidden], undefined for a layer without norms before attention and MLP
   at::Tensor qkv_proj;    // [(n_heads + 2 n_kv_heads) * head_dim, hidden] q, k and v stacked
   at::Tensor qkv_bias;    // [(n_heads + 2 n_kv_heads) * head_dim], undefined for a layer without
-  at::Tensor q_norm;      // [head_dim], undefined for a layer without
+  at::Tensor q_norm;      // [head_dim], undefined for a layer without norms per head
   at::Tensor k_norm;      // [head_dim]
   at::Tensor o_proj;      // [hidden, n_heads * head_dim]
-  at::Tensor post_norm;   // [hidden], before the MLP
+  at::Tensor post_norm;   // [hidden], before the MLP, as input_norm
   at::Tensor gate_up;     // [2 intermediate, hidden] gate and up stacked
   at::Tensor down;        // [hidden, intermediate]
   // Of a layer with experts (ExpertConfig) gate_up is [n, 2 intermediate, hidden] and down [n, hidden, intermediate], of each
@@ -28,7 +28,9 @@ struct LayerWeights {
   at::Tensor router;  // [n, hidden], undefined for a layer without
 
   at::Tensor sink;                              // [n_heads] float32, undefined for a layer without
-  at::Tensor attention_out_norm, mlp_out_norm;  // [hidden], undefined for a layer without norms around
+  at::Tensor attention_out_norm, mlp_out_norm;  // [hidden], undefined for a layer without norms around or after
+  // [n_heads * head_dim], [n_kv_heads * head_dim]; undefined for a layer without norms over all heads
+  at::Tensor whole_q_norm, whole_k_norm;
 
   at::Tensor inv_freq;          // [head_dim / 2] float32
   float attention_scaling = 1;  // of cosine and sine; 1 but for YaRN

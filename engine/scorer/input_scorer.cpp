@@ -71,9 +71,10 @@ class InputScorer final : public TokenScorer {
   void enqueue(const DecodeToken& token, kernels::Place place) const override {
     const kernels::DType dtype = kernel_dtype(w2_.scalar_type());
     const void* norm = norm_.defined() ? norm_[token.layer].data_ptr() : token.input_norm;
+    const void* x = norm != nullptr ? token.x : token.input;
     kernels::ProjectArgs last = {.weight = w2_[token.layer].data_ptr(),
                                  .bias = b2_[token.layer].data_ptr(),
-                                 .x = token.x,
+                                 .x = x,
                                  .norm_weight = norm,
                                  .out = token.score,
                                  .n_rows = n_kv_heads_,
@@ -85,7 +86,7 @@ class InputScorer final : public TokenScorer {
     if (w1_.defined()) {
       kernels::project({.weight = w1_[token.layer].data_ptr(),
                         .bias = b1_[token.layer].data_ptr(),
-                        .x = token.x,
+                        .x = x,
                         .norm_weight = norm,
                         .out = hidden_.data_ptr(),
                         .n_rows = w1_.size(1),

@@ -141,14 +141,19 @@ class PipeScorer final : public TokenScorer {
     if (!norms_.defined()) {
       std::vector<at::Tensor> norms;
       std::vector<float> eps;
+      std::vector<int> has_norm;
       for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
-        norms.push_back(weights_.layers[i].input_norm.to(at::kFloat) + weights_.norm_offset);
+        const at::Tensor& norm = weights_.layers[i].input_norm;
+        norms.push_back(norm.defined() ? norm.to(at::kFloat) + weights_.norm_offset : at::ones_like(x[0]));
         eps.push_back(config_.layers[i].norm_eps);
+        has_norm.push_back(norm.defined());
       }
       norms_ = at::stack(norms);
       eps_ = at::tensor(eps).unsqueeze(1).to(weights_.device);
+      has_norm_ = at::tensor(has_norm, at::kInt).unsqueeze(1).to(weights_.device, at::kBool);
     }
-    return (x * at::rsqrt(x.square().mean(-1, true) + eps_) * norms_).to(weights_.dtype);
+    const at::Tensor normed = x * at::rsqrt(x.square().mean(-1, true) + eps_) * norms_;
+    return at::where(has_norm_, normed, x).to(weights_.dtype);
   }
 
   /// [layers, n_kv_heads, n] of the program's answer, on the host.
@@ -195,7 +200,8 @@ class PipeScorer final : public TokenScorer {
   // One thread at a time uses a model (loaded_model.h), and what it learns from the scorer does not depend on these.
   mutable std::shared_ptr<ScorerProcess> process_;
   mutable std::uint32_t next_sequence_ = 0;
-  mutable at::Tensor norms_, eps_;  // [n_layers, hidden], [n_layers, 1] float32, made when first asked for
+  // [n_layers, hidden], [n_layers, 1] float32, [n_layers, 1] bool; made when first asked for
+  mutable at::Tensor norms_, eps_, has_norm_;
 };
 
 }  // namespace

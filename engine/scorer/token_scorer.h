@@ -27,7 +27,8 @@ class ScorerMemory {
 struct DecodeToken {
   int layer;
   const void* x;                 // [hidden] float32, the residual stream
-  const void* input_norm;        // [hidden] weight of the attention norm
+  const void* input_norm;        // [hidden] weight of the attention norm; null for a layer without
+  const void* input;             // [hidden] in the model's dtype, x as it enters attention of a layer without that norm
   const void* qkv;               // [(n_heads + 2 n_kv_heads) * head_dim] before norm and rotation
   const std::int32_t* position;  // on the device
   float* score;                  // [n_kv_heads] out

@@ -19,7 +19,7 @@ void rms_norm(const RmsNormArgs& args) {
     const float inverse = 1 / std::sqrt(dot(x, x, args.dim) / static_cast<float>(args.dim) + args.eps);
     float* out = buffer.data() + args.dim;
     scale_by(out, x, inverse, weight, args.dim);
-    store(out, args.out, row * args.dim, args.dim, args.dtype);
+    store(out, args.out, row * args.stride_of_out(), args.dim, args.dtype);
   });
 }
 

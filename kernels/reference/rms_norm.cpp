@@ -16,7 +16,7 @@ void rms_norm(const RmsNormArgs& args) {
     const double inverse = 1 / std::sqrt(sum / args.dim + args.eps);
     for (int i = 0; i < args.dim; ++i) {
       const double x = load(args.x, row * args.x_stride + i, args.dtype);
-      store(args.out, row * args.dim + i, args.dtype,
+      store(args.out, row * args.stride_of_out() + i, args.dtype,
             x * inverse * (args.weight_offset + load(args.weight, i, args.dtype)));
     }
   }

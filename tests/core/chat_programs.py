@@ -641,6 +641,50 @@ OLMO2 = r"""{{ bos_token }}{% for message in messages %}{% if message['role'] ==
 ' }}{% else %}{{ '<|assistant|>
 '  + message['content'] + eos_token }}{% endif %}{% endif %}{% if loop.last and add_generation_prompt %}{{ '<|assistant|>
 ' }}{% endif %}{% endfor %}"""
+OLMO3 = r"""{%- set has_system = messages|selectattr('role', 'equalto', 'system')|list|length > 0 -%}
+{%- if not has_system -%}
+    {{ '<|im_start|>system\nYou are a helpful function-calling AI assistant. ' }}
+    {%- if tools is none or not tools -%}
+        {{ 'You do not currently have access to any functions. <functions></functions>' }}
+    {%- else -%}
+        {{ 'The functions that you may call: <functions>' }}{{ tools | tojson }}{{ '</functions>' }}
+    {%- endif -%}
+    {{ '<|im_end|>\n' }}
+{%- endif -%}
+{%- for message in messages -%}
+    {%- if message['role'] == 'system' -%}
+        {{ '<|im_start|>system\n' + message['content'] }}
+        {%- if message.get('functions', none) is not none -%}
+            {{ ' <functions>' + message['functions'] + '</functions>' }}
+        {%- elif tools -%}
+            {{ ' <functions>' }}{{ tools | tojson }}{{ '</functions>' }}
+        {%- endif -%}
+        {{ '<|im_end|>\n' }}
+    {%- elif message['role'] == 'user' -%}
+        {{ '<|im_start|>user\n' + message['content'] + '<|im_end|>\n' }}
+    {%- elif message['role'] == 'assistant' -%}
+        {{ '<|im_start|>assistant\n' }}
+        {%- if message.get('content', none) is not none -%}{{ message['content'] }}{%- endif -%}
+        {%- if message.get('tool_calls', none) is not none -%}
+            {{ '<function_calls>' }}
+            {%- for call in message['tool_calls'] -%}
+                {{ call['function']['name'] + '(' }}
+                {%- for key, value in call['function']['arguments'].items() -%}
+                    {{ key + '=' }}{{ value | tojson }}{{ '' if loop.last else ', ' }}
+                {%- endfor -%}
+                {{ ')' if loop.last else ')\n' }}
+            {%- endfor -%}
+            {{ '</function_calls>' }}
+        {%- endif -%}
+        {{ eos_token if loop.last else '<|im_end|>\n' }}
+    {%- elif message['role'] in ['environment', 'tool'] -%}
+        {{ '<|im_start|>environment\n' + message['content'] + '<|im_end|>\n' }}
+    {%- endif -%}
+    {%- if loop.last and add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}
+{%- endfor -%}"""
+OLMO3_THINK = OLMO3.replace(r"""{{ '<|im_start|>assistant\n' }}{%- endif -%}
+{%- endfor""", r"""{{ '<|im_start|>assistant\n<think>' }}{%- endif -%}
+{%- endfor""")
 COMMAND_R = r"""{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% elif false == true %}{% set loop_messages = messages %}{% set system_message = 'You are Command-R.' %}{% else %}{% set loop_messages = messages %}{% set system_message = false %}{% endif %}{% if system_message != false %}{{ '<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>' + system_message + '<|END_OF_TURN_TOKEN|>' }}{% endif %}{% for message in loop_messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% set content = message['content'] %}{% if message['role'] == 'user' %}{{ '<|START_OF_TURN_TOKEN|><|USER_TOKEN|>' + content.strip() + '<|END_OF_TURN_TOKEN|>' }}{% elif message['role'] == 'assistant' %}{{ '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>'  + content.strip() + '<|END_OF_TURN_TOKEN|>' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>' }}{% endif %}"""
 COMMAND_R_TOOLS = r"""{%- macro document_turn(documents) -%}
 {% for d in documents %}{{ loop.index0 }}: {{ d.title|title }} - {{ d.text|replace('\n', ' ') }}{{ "; " if not loop.last }}{% endfor %}
@@ -797,6 +841,7 @@ NAMES = {
     "DeepSeek-R1, no prompt": (DEEPSEEK_R1, S | {"add_generation_prompt": False}), "DeepSeek-V3.1": (DEEPSEEK_V3, S), "DeepSeek-V3.1, thinking": (DEEPSEEK_V3, S | {"thinking": True}),
     "gpt-oss": (HARMONY, {}), "gpt-oss, tools": (HARMONY, TOOLS | {"reasoning_effort": "high"}), "Granite 3": (GRANITE, {}),
     "Granite 3, tools": (GRANITE, TOOLS | {"documents": [{"title": "a b", "text": "One\ntwo"}, {"title": "c", "text": "\u00e9"}], "controls": {"length": "short"}}), "OLMo 2": (OLMO2, S),
+    "OLMo 3": (OLMO3, {"eos_token": "<|im_end|>"}), "OLMo 3, tools": (OLMO3, TOOLS | {"eos_token": "<|im_end|>"}), "OLMo 3 Think": (OLMO3_THINK, {"eos_token": "<|im_end|>"}),
     "Command R": (COMMAND_R, S), "Command R, tools": (COMMAND_R_TOOLS, S | TOOLS), "Command R, documents": (COMMAND_R_TOOLS, S | {"documents": [{"title": "the new-world", "text": "a\nb"}]}),
     "Zephyr": (ZEPHYR, S), "Vicuna": (VICUNA, S), "Falcon": (FALCON, {}), "Falcon 3": (FALCON3, S), "InternLM": (INTERNLM, S), "EXAONE": (EXAONE, {}), "GLM-4": (GLM4, {}),
     "GLM-4, tools": (GLM4, TOOLS | NO_THINK), "StableLM": (STABLELM, {}), "Alpaca": (ALPACA, {}), "calls and blocks": (TURNS, {}), "recursion and filters": (TREE, {})}

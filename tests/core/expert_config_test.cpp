@@ -53,7 +53,7 @@ TEST_CASE("Qwen3-30B-A3B's configuration as it is published is read") {
   CHECK(c.warnings.empty());
   CHECK(dense(c).empty());
   CHECK(c.layers.back().experts == ExpertConfig{128, 8, 768, true});
-  CHECK(c.layers.back().qk_norm);
+  CHECK(c.layers.back().qk_norm == kvscope::QkNorm::heads);
   CHECK(c.head_dim == 128);
   CHECK(c.windows().empty());
   CHECK(c.max_positions == 40960);

@@ -40,7 +40,7 @@ TEST_CASE("A Qwen3 configuration is read field by field") {
   CHECK(layer.norm_eps == 1e-6f);
   CHECK(layer.rope_theta == 1e6);
   CHECK(c.tie_word_embeddings);
-  CHECK(layer.qk_norm);
+  CHECK(layer.qk_norm == kvscope::QkNorm::heads);
   CHECK_FALSE(layer.qkv_bias);
   CHECK(layer.window == 0);
   CHECK(c.attention_scale(5) == 0.125);
@@ -407,7 +407,7 @@ TEST_CASE("Configurations as the families publish them are read") {
   CHECK(c.group_size() == p.group_size);
   CHECK(c.head_dim == p.head_dim);
   CHECK(c.tie_word_embeddings == p.tied);
-  CHECK(c.layers.back().qk_norm == p.qk_norm);
+  CHECK((c.layers.back().qk_norm == kvscope::QkNorm::heads) == p.qk_norm);
   CHECK(c.layers.back().qkv_bias == p.qkv_bias);
   CHECK(c.layers.back().rope_scaling.kind == p.rope);
   CHECK(c.eos_ids == p.eos_ids);
@@ -507,7 +507,7 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
        {"LlavaForConditionalGeneration"},
        "architectures: \"LlavaForConditionalGeneration\" is not supported; expected one of: Qwen3ForCausalLM, "
        "Qwen2ForCausalLM, LlamaForCausalLM, MistralForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM, "
-       "Gemma3ForCausalLM, Qwen3MoeForCausalLM"},
+       "Gemma3ForCausalLM, Qwen3MoeForCausalLM, Olmo2ForCausalLM, Olmo3ForCausalLM"},
       {"architectures", "Qwen3ForCausalLM", "architectures: not a list"},
       {"architectures", {1}, "architectures: not a list"},
       {"rope_scaling",

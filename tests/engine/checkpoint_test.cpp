@@ -39,8 +39,9 @@ std::vector<at::Tensor> all_tensors(const Weights& weights) {
   std::vector<at::Tensor> out{weights.embed, weights.final_norm, weights.lm_head};
   for (const engine::LayerWeights& layer : weights.layers) {
     for (const at::Tensor& tensor :
-         {layer.input_norm, layer.qkv_proj, layer.qkv_bias, layer.q_norm, layer.k_norm, layer.o_proj, layer.post_norm,
-          layer.attention_out_norm, layer.mlp_out_norm, layer.router, layer.gate_up, layer.down, layer.inv_freq}) {
+         {layer.input_norm, layer.qkv_proj, layer.qkv_bias, layer.q_norm, layer.k_norm, layer.whole_q_norm,
+          layer.whole_k_norm, layer.o_proj, layer.post_norm, layer.attention_out_norm, layer.mlp_out_norm, layer.router,
+          layer.gate_up, layer.down, layer.inv_freq}) {
       if (tensor.defined()) out.push_back(tensor);
     }
   }
@@ -102,9 +103,11 @@ TEST_CASE("each family finds its own tensors, and needs them all", "[engine][loa
   CHECK(model.weights().lm_head.is_same(model.weights().embed) == tied);
   const LayerConfig& layer = model.config().layers[0];
   CHECK(model.weights().layers[0].qkv_bias.defined() == layer.qkv_bias);
-  CHECK(model.weights().layers[0].q_norm.defined() == layer.qk_norm);
+  CHECK(model.weights().layers[0].q_norm.defined() == (layer.qk_norm == QkNorm::heads));
+  CHECK(model.weights().layers[0].whole_q_norm.defined() == (layer.qk_norm == QkNorm::whole));
+  CHECK(model.weights().layers[0].input_norm.defined() == (layer.norms != NormPlacement::after));
   CHECK(model.weights().layers[0].sink.defined() == layer.attention.has_sink);
-  CHECK(model.weights().layers[0].mlp_out_norm.defined() == (layer.norms == NormPlacement::around));
+  CHECK(model.weights().layers[0].mlp_out_norm.defined() == (layer.norms != NormPlacement::before));
   CHECK(model.weights().layers[0].router.defined() == (layer.mlp == MlpKind::experts));
   // Without any one of them the model does not load, and the line says which.
   for (const auto& [missing, shape] : test::tensor_shapes(model.config())) {

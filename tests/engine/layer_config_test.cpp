@@ -22,7 +22,7 @@ constexpr int kTokens = 70;
 const ModelFamily& made_up() {
   static const ModelFamily family = {
       .architecture = "MadeUpForCausalLM",
-      .layer = {.norm_eps = 1e-3f, .qk_norm = true, .qkv_bias = true},
+      .layer = {.norm_eps = 1e-3f, .qk_norm = QkNorm::heads, .qkv_bias = true},
       .norm_offset = 1,
       .scaled_embedding = true,
       .names = {.embedding = "embed", .layers = "blocks", .input_norm = "norm_1", .q = "attn.q", .down = "ffn.out"}};
@@ -34,7 +34,7 @@ ModelConfig made_up_config() {
   config.set_family(made_up());
   config.layers[1].rope_theta = 500;
   config.layers[1].attention.scale = 0.2;
-  config.layers[1].qk_norm = false;
+  config.layers[1].qk_norm = QkNorm::none;
   config.layers[0].norms = NormPlacement::around;
   config.layers[0].activation = MlpActivation::gelu_tanh;
   return config;
@@ -54,13 +54,15 @@ TEST_CASE("everything that a layer is configured with has its effect", "[engine]
   const std::vector<float> expected = logits(made_up_config(), 1);
   void (*const changes[])(LayerConfig&) = {
       [](LayerConfig& layer) { layer.norm_eps = 1e-1f; },
-      [](LayerConfig& layer) { layer.qk_norm = true; },
+      [](LayerConfig& layer) { layer.qk_norm = QkNorm::heads; },
+      [](LayerConfig& layer) { layer.qk_norm = QkNorm::whole; },
       [](LayerConfig& layer) { layer.qkv_bias = false; },
       [](LayerConfig& layer) { layer.rope_theta = 600; },
       [](LayerConfig& layer) { layer.rope_scaling = {.kind = RopeKind::linear, .factor = 2}; },
       [](LayerConfig& layer) { layer.attention.scale = 0.3; },
       [](LayerConfig& layer) { layer.attention.soft_cap = 1; },
       [](LayerConfig& layer) { layer.norms = NormPlacement::around; },
+      [](LayerConfig& layer) { layer.norms = NormPlacement::after; },
       [](LayerConfig& layer) { layer.activation = MlpActivation::gelu_tanh; },
   };
   for (const auto& change : changes) {
@@ -188,7 +190,7 @@ TEST_CASE("twice the queries under half the scale are the same attention, to the
   const auto scaled = [](double scale, float factor) {
     ModelConfig config = made_up_config();
     for (LayerConfig& layer : config.layers) {
-      layer.qk_norm = false;
+      layer.qk_norm = QkNorm::none;
       layer.attention.scale = scale;
     }
     const engine::TensorSource source = engine::formula_source(3);

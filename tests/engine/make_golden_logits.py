@@ -20,7 +20,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer
 from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
-                          Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           Qwen3MoeConfig, Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -29,7 +29,8 @@ CLASSES = {'Qwen3ForCausalLM': (Qwen3Config, Qwen3ForCausalLM), 'Qwen2ForCausalL
            'LlamaForCausalLM': (LlamaConfig, LlamaForCausalLM)}
 OTHERS = {'MistralForCausalLM': (MistralConfig, MistralForCausalLM), 'SmolLM3ForCausalLM': (SmolLM3Config, SmolLM3ForCausalLM),
           'Phi3ForCausalLM': (Phi3Config, Phi3ForCausalLM), 'Gemma3ForCausalLM': (Gemma3TextConfig, Gemma3ForCausalLM),
-          'Qwen3MoeForCausalLM': (Qwen3MoeConfig, Qwen3MoeForCausalLM)}
+          'Qwen3MoeForCausalLM': (Qwen3MoeConfig, Qwen3MoeForCausalLM), 'Olmo2ForCausalLM': (Olmo2Config, Olmo2ForCausalLM),
+          'Olmo3ForCausalLM': (Olmo3Config, Olmo3ForCausalLM)}
 TOKENS = 142
 POSITIONS = [0, 16, 63, 64, 127, 128, TOKENS - 1]  # whose logits are kept: beside the borders of pages and tiles
 # The original contexts are so short that the scaling matters within TOKENS.
@@ -125,6 +126,11 @@ def family_shapes():
         sliding_window=65, layer_types=['full_attention', 'sliding_attention'], attn_logit_softcapping=None,
         rope_parameters=dict(full_attention=dict(rope_type='default', rope_theta=2e5),
                              sliding_attention=dict(rope_type='default', rope_theta=5e3)))
+    yield make_config('Olmo2ForCausalLM', 1, 3, 80, True, 'default', 8)
+    yield make_config('Olmo2ForCausalLM', 4, 2, 64, False, 'llama3', 9, implied=True)
+    yield make_config('Olmo3ForCausalLM', 2, 2, 64, False, 'yarn', 10) | dict(num_hidden_layers=4, sliding_window=24)
+    yield make_config('Olmo3ForCausalLM', 5, 1, 128, False, 'default', 11, implied=True) | dict(
+        sliding_window=65, layer_types=['full_attention', 'sliding_attention'])
 
 
 def expert_shapes():
@@ -148,6 +154,21 @@ def expert_formula(name, shape, seed):
     return np.stack([np.concatenate([formula(f'{prefix}.{i}.{p}.weight', one, seed) for p in parts]) for i in range(shape[0])])
 
 
+def unscale_local_layers(model, config_class, config):
+    """OLMo 3 was trained with scaled rotations in its full layers alone. transformers 5.2 scales those of all layers by mistake;
+    4.57 did not, and huggingface/transformers#46911 repairs it."""
+    plain = config_class(**json.loads(json.dumps({key: value for key, value in config.items() if key != 'rope_scaling'})))
+    rotary = type(model.model.rotary_emb)(plain)
+
+    def rotate(_, args, arguments):
+        positions = arguments['position_ids'].expand(args[0].shape[0], -1)
+        return args, arguments | dict(position_embeddings=rotary(args[0], positions))
+
+    for layer, kind in zip(model.model.layers, model.config.layer_types):
+        if kind == 'sliding_attention':
+            layer.register_forward_pre_hook(rotate, with_kwargs=True)
+
+
 def make_model(config, seed, weights_dtype=torch.float32):
     """The weights are rounded to weights_dtype and computed with in float32."""
     config_class, model_class = (CLASSES | OTHERS)[config['architectures'][0]]
@@ -159,6 +180,8 @@ def make_model(config, seed, weights_dtype=torch.float32):
         for name, parameter in model.named_parameters():
             values = (expert_formula if '.experts.' in name else formula)(name, tuple(parameter.shape), seed)
             parameter.copy_(torch.from_numpy(values).to(weights_dtype))
+    if model_class is Olmo3ForCausalLM:
+        unscale_local_layers(model, config_class, config)
     return model
 
 

@@ -87,7 +87,9 @@ TEST_CASE("a scorer over a pipe keeps token for token what the same scorer built
 TEST_CASE("the scores of a pipe do not depend on how its prompt was cut", "[engine][pipe]") {
   const std::vector<std::int32_t> ids = test::some_ids(150);
   const std::string policy = "top-k:budget=40,sinks=4,window=16";
-  const engine::LoadedModel model = piped_model(GENERATE(as<std::string>{}, "hidden 7", "ahead 7"));
+  ModelConfig config = test::small_config();
+  config.layers[1].norms = GENERATE(NormPlacement::before, NormPlacement::after);  // after: hidden is x itself
+  const engine::LoadedModel model = piped_model(GENERATE(as<std::string>{}, "hidden 7", "ahead 7"), "cpu", config);
   const test::Fed whole = test::feed(model, ids, 150, policy, {.chunk = 150});
   for (const int prompt_len : {1, 37, 150}) {
     const test::Fed cut = test::feed(model, ids, prompt_len, policy, {.chunk = 7});

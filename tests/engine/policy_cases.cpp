@@ -132,6 +132,8 @@ ModelConfig family_config(const ModelFamily& family) {
   config.set_family(family);
   if (family.windows == WindowKeys::by_pattern) config.layers[0].window = kLocalWindow;
   if (family.local_rope_theta > 0) config.layers[0].rope_theta = family.local_rope_theta;
+  if (!family.scales_local)
+    config.layers[1].rope_scaling = {.kind = RopeKind::yarn, .factor = 4, .original_positions = 32};
   if (family.reads("no_rope_layers")) config.layers[1].rotates = false;
   if (family.reads(kExpertsKey)) {
     config.layers[1].mlp = MlpKind::experts;

@@ -104,6 +104,9 @@ def make_configs():
     put("config", "qwen3_moe", json.dumps(tiny | {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
                                                   "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
                                                   "norm_topk_prob": True, "decoder_sparse_step": 2, "mlp_only_layers": [1]}))
+    scaled = yarn["rope_scaling"] | {"rope_theta": 5e5}
+    put("config", "olmo3", json.dumps(tiny | {"architectures": ["Olmo3ForCausalLM"], "model_type": "olmo3", "sliding_window": 64,
+                                              "rope_parameters": {"full_attention": scaled, "sliding_attention": {"rope_theta": 5e5}}}))
 
 
 def make_archives():

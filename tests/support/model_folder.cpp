@@ -105,9 +105,11 @@ std::vector<NamedShape> tensor_shapes(const ModelConfig& c) {
     const auto add = [&](const char* part, std::vector<std::int64_t> shape, const char* kind = ".weight") {
       out.push_back({names.in_layer(i, part, kind), std::move(shape)});
     };
-    add(names.input_norm, {hidden});
-    add(names.post_norm, {hidden});
-    if (layer.norms == NormPlacement::around) {
+    if (layer.norms != NormPlacement::after) {
+      add(names.input_norm, {hidden});
+      add(names.post_norm, {hidden});
+    }
+    if (layer.norms != NormPlacement::before) {
       add(names.attention_out_norm, {hidden});
       add(names.mlp_out_norm, {hidden});
     }
@@ -118,8 +120,9 @@ std::vector<NamedShape> tensor_shapes(const ModelConfig& c) {
       add(name, {rows, hidden});
       if (layer.qkv_bias) add(name, {rows}, ".bias");
     }
-    if (layer.qk_norm) add(names.q_norm, {c.head_dim});
-    if (layer.qk_norm) add(names.k_norm, {c.head_dim});
+    const bool whole = layer.qk_norm == QkNorm::whole;
+    if (layer.qk_norm != QkNorm::none) add(names.q_norm, {whole ? q : c.head_dim});
+    if (layer.qk_norm != QkNorm::none) add(names.k_norm, {whole ? kv : c.head_dim});
     if (layer.attention.has_sink) add(names.sink, {c.n_heads}, "");
     add(names.o, {hidden, q});
     if (layer.mlp == MlpKind::experts) {

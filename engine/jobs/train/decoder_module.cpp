@@ -29,7 +29,7 @@ std::vector<FlatParameters::Spec> parameter_specs(const ModelConfig& c) {
       const bool decayed = shape.size() == 2;
       specs.push_back({names.in_layer(i, part, kind), std::move(shape), decayed});
     };
-    add(names.input_norm, {hidden});
+    if (layer.norms != NormPlacement::after) add(names.input_norm, {hidden});
     add(names.q, {q, hidden});
     add(names.k, {kv, hidden});
     add(names.v, {kv, hidden});
@@ -39,12 +39,13 @@ std::vector<FlatParameters::Spec> parameter_specs(const ModelConfig& c) {
       add(names.k, {kv}, ".bias");
       add(names.v, {kv}, ".bias");
     }
-    if (layer.qk_norm) {
-      add(names.q_norm, {c.head_dim});
-      add(names.k_norm, {c.head_dim});
+    if (layer.qk_norm != QkNorm::none) {
+      const bool whole = layer.qk_norm == QkNorm::whole;
+      add(names.q_norm, {whole ? q : c.head_dim});
+      add(names.k_norm, {whole ? kv : c.head_dim});
     }
-    add(names.post_norm, {hidden});
-    if (layer.norms == NormPlacement::around) {
+    if (layer.norms != NormPlacement::after) add(names.post_norm, {hidden});
+    if (layer.norms != NormPlacement::before) {
       add(names.attention_out_norm, {hidden});
       add(names.mlp_out_norm, {hidden});
     }
@@ -124,18 +125,22 @@ DecoderModule::Layer DecoderModule::layer_of(int index) const {
   const auto get = [&](const char* part, const char* kind = ".weight") {
     return parameters_[names.in_layer(index, part, kind)];
   };
-  Layer out{.input_norm = get(names.input_norm), .post_norm = get(names.post_norm)};
+  Layer out;
   for (const auto& [matrix, part] : matrices_of(out, names)) matrix->weight = get(part);
   if (layer.qkv_bias) {
     out.q_proj.bias = get(names.q, ".bias");
     out.k_proj.bias = get(names.k, ".bias");
     out.v_proj.bias = get(names.v, ".bias");
   }
-  if (layer.qk_norm) {
+  if (layer.qk_norm != QkNorm::none) {
     out.q_norm = get(names.q_norm);
     out.k_norm = get(names.k_norm);
   }
-  if (layer.norms == NormPlacement::around) {
+  if (layer.norms != NormPlacement::after) {
+    out.input_norm = get(names.input_norm);
+    out.post_norm = get(names.post_norm);
+  }
+  if (layer.norms != NormPlacement::before) {
     out.attention_out_norm = get(names.attention_out_norm);
     out.mlp_out_norm = get(names.mlp_out_norm);
   }
@@ -184,6 +189,7 @@ class DecoderModule::LayerOps {
   const Layer& weights() const { return weights_; }
   const at::Tensor& residual() const { return x_; }
   at::Tensor norm(const at::Tensor& x, const at::Tensor& gain) const { return module_.norm(x, gain, layer_.norm_eps); }
+  at::Tensor without_norm(const at::Tensor& x) const { return x.to(module_.compute_type_); }
 
   Heads project_heads(const at::Tensor& input) const {
     const auto heads = [&](const Matrix& matrix, int n) {
@@ -198,8 +204,11 @@ class DecoderModule::LayerOps {
   }
   void norm_heads(Heads& heads) const {
     if (joins_norm()) return;
-    heads.q = norm(heads.q, weights_.q_norm);
-    heads.k = norm(heads.k, weights_.k_norm);
+    const auto normed = [&](const at::Tensor& x, const at::Tensor& gain) {
+      return layer_.qk_norm == QkNorm::whole ? norm(x.flatten(-2), gain).view(x.sizes()) : norm(x, gain);
+    };
+    heads.q = normed(heads.q, weights_.q_norm);
+    heads.k = normed(heads.k, weights_.k_norm);
   }
   void rotate(Heads& heads) const {
     if (joins_norm()) {
@@ -224,7 +233,9 @@ class DecoderModule::LayerOps {
 
  private:
   /// Whether norm and rotation of q and k are one operation, norm_rope().
-  bool joins_norm() const { return layer_.qk_norm && !keeps_unrotated_ && module_.config_.family->norm_offset == 0; }
+  bool joins_norm() const {
+    return layer_.qk_norm == QkNorm::heads && !keeps_unrotated_ && module_.config_.family->norm_offset == 0;
+  }
 
   const DecoderModule& module_;
   const LayerConfig& layer_;

@@ -30,11 +30,16 @@ std::string head_dim_of(const ModelConfig& config) {
 void check_layers(const ModelConfig& config, const std::string& file) {
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const LayerConfig& layer = config.layers[i];
-    const auto refuse_layer = [&](const char* found, const char* expected) {
-      refuse(file, "layer " + std::to_string(i), std::string(found) + ", which is not supported", expected);
+    const auto refuse_layer = [&](const std::string& found, const std::string& expected) {
+      refuse(file, "layer " + std::to_string(i), found + ", which is not supported", expected);
     };
+    const std::int64_t q_rows = std::int64_t{config.n_heads} * config.head_dim;
+    if (layer.qk_norm == QkNorm::whole && q_rows > kMaxNormRow) {
+      refuse_layer("a norm over " + std::to_string(q_rows) + " channels of q",
+                   "at most " + std::to_string(kMaxNormRow));
+    }
     if (layer.mlp != MlpKind::experts) continue;
-    if (layer.norms == NormPlacement::around) refuse_layer("experts with a norm after them", "norms before them alone");
+    if (layer.norms != NormPlacement::before) refuse_layer("experts with a norm after them", "norms before them alone");
     if (layer.activation != MlpActivation::silu) refuse_layer("experts with another hidden_act", "\"silu\"");
   }
 }

@@ -23,8 +23,8 @@ constexpr std::int64_t kMaxVocab = 1 << 22, kMaxWidth = 1 << 20, kMaxLayers = 10
 constexpr std::int64_t kMaxFilePositions = 1 << 30;
 constexpr const char *kStill = "no_rope_layers", *kScale = "query_pre_attn_scalar", *kActivation = "hidden_activation",
                      *kSoftCap = "attn_logit_softcapping", *kLogitCap = "final_logit_softcapping",
-                     *kBothWays = "use_bidirectional_attention", *kGlobal = "full_attention",
-                     *kLocal = "sliding_attention";
+                     *kBothWays = "use_bidirectional_attention", *kPattern = "sliding_window_pattern",
+                     *kOtherPattern = "_sliding_window_pattern";
 
 class Reader {
  public:
@@ -94,18 +94,13 @@ class Reader {
     common.activation = read_activation(family);
     if (family.reads(kScale)) common.attention.scale = 1 / std::sqrt(object_.number_or(kScale, 256, 1e-3, 1e6));
     if (family.reads(kSoftCap)) common.attention.soft_cap = object_.number_or(kSoftCap, 0, 1e-3, 1e6);
-    const bool two_rotations = family.local_rope_theta > 0;
-    const RopeOf global = {c.max_positions, c.head_dim, family.partial_rotation, two_rotations ? kGlobal : nullptr};
-    read_rope(object_, global, common, c.warnings);
+    LayerConfig local = common;
+    read_rotations(object_, c, common, local);
     c.layers.assign(c.layers.size(), common);
     if (family.reads(kStill)) read_still_layers(c);
     if (family.reads(kExpertsKey)) read_experts(object_, c);
     const std::vector<bool> slides = sliding_layers(c);
     read_windows(c, slides);
-    if (!two_rotations) return;
-    LayerConfig local = family.layer;
-    local.rope_theta = family.local_rope_theta;
-    read_rope(object_, {c.max_positions, c.head_dim, false, kLocal}, local, c.warnings);
     for (std::size_t i = 0; i < slides.size(); ++i) {
       if (!slides[i]) continue;
       c.layers[i].rope_theta = local.rope_theta;
@@ -152,12 +147,13 @@ class Reader {
       fail("quantization_config", "quantized weights are not supported", "null", "use the model's unquantized weights");
     }
     for (const char* key : {"attention_bias", "mlp_bias", "lm_head_bias"}) {
-      if (object_.boolean_or(key, false)) fail(key, "true is not supported", "false, as in the published models");
+      if (object_.boolean_or(key, false))
+        fail(key, "true is not supported", "false, as in the published models", kOtherEngine);
     }
     if (family.reads(kBothWays) && object_.boolean_or(kBothWays, false))
-      fail(kBothWays, "true is not supported", "false: a cache holds what came before");
+      fail(kBothWays, "true is not supported", "false: a cache holds what came before", kOtherEngine);
     if (family.reads(kLogitCap) && object_.has(kLogitCap))
-      fail(kLogitCap, "a soft cap of the logits is not supported", "null");
+      fail(kLogitCap, "a soft cap of the logits is not supported", "null", kOtherEngine);
   }
 
   MlpActivation read_activation(const ModelFamily& family) const {
@@ -166,7 +162,7 @@ class Reader {
     const std::string act = object_.text_or(key, "");
     if (act == "silu" || act == "swish") return MlpActivation::silu;  // two names of one function
     if (act == "gelu_pytorch_tanh") return MlpActivation::gelu_tanh;
-    fail(key, in_quotes(act) + " is not supported", "\"silu\" or \"gelu_pytorch_tanh\"");
+    fail(key, in_quotes(act) + " is not supported", "\"silu\" or \"gelu_pytorch_tanh\"", kOtherEngine);
   }
 
   /// The windows of the layers that slide. One as long as the context changes nothing. Where a switch says so,
@@ -214,8 +210,9 @@ class Reader {
       const std::int64_t full = object_.integer_or("max_window_layers", kDefaultFullLayers, 0, kMaxLayers);
       for (std::size_t i = 0; i < sliding.size(); ++i) sliding[i] = static_cast<std::int64_t>(i) >= full;
     } else if (family.windows == WindowKeys::by_pattern) {
-      const char* key = object_.has("_sliding_window_pattern") ? "_sliding_window_pattern" : "sliding_window_pattern";
-      const auto pattern = static_cast<std::size_t>(object_.integer_or(key, 6, 1, kMaxLayers));
+      const char* key = object_.has(kOtherPattern) ? kOtherPattern : kPattern;
+      const auto pattern = static_cast<std::size_t>(
+          family.reads(key) ? object_.integer_or(key, family.pattern, 1, kMaxLayers) : family.pattern);
       for (std::size_t i = 0; i < sliding.size(); ++i) sliding[i] = (i + 1) % pattern != 0;
     }
     return sliding;
@@ -233,7 +230,8 @@ class Reader {
           type.is_string() ? in_quotes(type.get<std::string>()) + " is" : "a kind of layer that is";
       fail("layer_types", found + " not supported",
            has_windows ? "\"full_attention\" or \"sliding_attention\" in every layer"
-                       : "\"full_attention\" in every layer");
+                       : "\"full_attention\" in every layer",
+           kOtherEngine);
     }
     if (types.size() != static_cast<std::size_t>(c.n_layers))
       fail("layer_types", std::to_string(types.size()) + " layers", std::to_string(c.n_layers) + ", num_hidden_layers");

@@ -16,8 +16,12 @@
 namespace kvscope {
 
 /// Where a layer has norms. before: of what enters attention and MLP. around: also of what they give, before it is added
-/// to the residual stream (Gemma 2 and 3).
-enum class NormPlacement : std::uint8_t { before, around };
+/// to the residual stream (Gemma 2 and 3). after: of that alone (OLMo 2 and 3).
+enum class NormPlacement : std::uint8_t { before, around, after };
+
+/// RMSNorm on q and k before they rotate. heads: each head by itself. whole: one norm over all heads of q, one over those
+/// of k (OLMo 2 and 3).
+enum class QkNorm : std::uint8_t { none, heads, whole };
 
 /// gated: down(act(gate(n)) * up(n)). experts: several of them, of which a router chooses (ExpertConfig).
 enum class MlpKind : std::uint8_t { gated, experts };
@@ -28,7 +32,7 @@ enum class MlpActivation : std::uint8_t { silu, gelu_tanh };
 /// Which keys of config.json give layers a window. by_switch: sliding_window where use_sliding_window is true, in the layers
 /// of layer_types, or from max_window_layers on, or of a family with no_rope_layers those. everywhere: sliding_window
 /// alone, in all layers. everywhere_by_switch: the same where use_sliding_window is true. by_pattern: sliding_window in
-/// the layers of layer_types, or in all but each sliding_window_pattern-th.
+/// the layers of layer_types, or in all but each `pattern`-th.
 enum class WindowKeys : std::uint8_t { none, by_switch, everywhere, everywhere_by_switch, by_pattern };
 
 /// How a layer's attention makes weights of q . k.
@@ -44,7 +48,7 @@ struct AttentionVariant {
 struct LayerConfig {
   float norm_eps = 1e-6f;
   NormPlacement norms = NormPlacement::before;
-  bool qk_norm = false;   // RMSNorm on q and k, per head
+  QkNorm qk_norm = QkNorm::none;
   bool qkv_bias = false;  // q, k and v have a bias
   bool rotates = true;    // q and k turn with their position
   int rotated = 0;        // channels of a head that turn, the first ones; 0: all
@@ -67,7 +71,7 @@ struct TensorNames {
              *o = "self_attn.o_proj", *q_norm = "self_attn.q_norm", *k_norm = "self_attn.k_norm",
              *sink = "self_attn.sinks", *post_norm = "post_attention_layernorm", *gate = "mlp.gate_proj",
              *up = "mlp.up_proj", *down = "mlp.down_proj";
-  // of a layer with norms around
+  // of a layer with norms around or after
   const char *attention_out_norm = "post_attention_layernorm", *mlp_out_norm = "post_feedforward_layernorm";
   // of a layer with experts: the router; gate_proj, up_proj and down_proj of expert 3 are in "mlp.experts.3"
   const char *router = "mlp.gate", *experts = "mlp.experts";
@@ -85,12 +89,14 @@ struct ModelFamily {
   int kv_heads = -1;                      // without num_key_value_heads; 0: as many as heads; -1: it must be there
   WindowKeys windows = WindowKeys::none;  // which keys it knows
   int window = 4096;                      // without sliding_window; 0: none
+  int pattern = 6;                        // of by_pattern, without layer_types
   bool partial_rotation = false;          // knows partial_rotary_factor
   bool tied = false;                      // without tie_word_embeddings
   int head_dim = 0;                       // without head_dim; 0: hidden_size / num_attention_heads
   float norm_offset = 0;                  // its norms multiply by norm_offset + weight
   bool scaled_embedding = false;          // rows of the embedding enter the first layer times sqrt(hidden_size)
   double local_rope_theta = 0;            // of layers with a window, without rope_local_base_freq; 0: as of the others
+  bool scales_local = true;               // false: rope_scaling is not of layers with a window (OLMo 3)
   // What read_layers() reads of its config.json and of no other family's; there it is a key that is not understood.
   std::array<std::string_view, 8> keys = {};
   TensorNames names;

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <iterator>
 
+#include "engine/core/files/weights/kernel_limits.h"
+#include "engine/core/files/weights/model_config.h"
 #include "engine/core/support/refuse.h"
 #include "engine/core/support/unread_keys.h"
 
@@ -33,7 +35,15 @@ constexpr KindName kKinds[] = {{"default", RopeKind::plain},
                                {"llama3", RopeKind::llama3},
                                {"yarn", RopeKind::yarn},
                                {"longrope", RopeKind::longrope}};
-constexpr const char* kPartial = "partial_rotary_factor";
+constexpr const char *kPartial = "partial_rotary_factor", *kGlobal = "full_attention", *kLocal = "sliding_attention";
+
+/// Of which heads and texts.
+struct RopeOf {
+  int max_positions, head_dim;
+  bool partial;                      // whether part of a head's channels may turn (ModelFamily::partial_rotation)
+  const char* kind = nullptr;        // kGlobal or kLocal where each has a rotation; null: one for all layers
+  const char* theta = "rope_theta";  // the key beside rope_scaling
+};
 
 /// Channels of a head that turn: an even number of them. 0: all.
 int rotated_channels(const JsonObject& object, const RopeOf& of) {
@@ -57,7 +67,7 @@ class RopeReader {
     if (auto line =
             unread_keys(rope_.raw(), kKnown, config_.file() + ": " + key_, "the model may compute something else"))
       warnings.push_back(std::move(*line));
-    for (const char* kind : {"full_attention", "sliding_attention"}) {
+    for (const char* kind : {kGlobal, kLocal}) {
       if (rope_.has(kind)) fail(kind, "a separate embedding for one kind of layer", "one for all layers");
     }
     layer.rope_theta = rope_.number_or("rope_theta", layer.rope_theta, kMinTheta, kMaxTheta);
@@ -79,8 +89,8 @@ class RopeReader {
   }
 
  private:
-  [[noreturn]] void fail(const char* key, std::string found, std::string expected) const {
-    refuse(config_.file(), key_ + "." + key, std::move(found), std::move(expected));
+  [[noreturn]] void fail(const char* key, std::string found, std::string expected, std::string hint = "") const {
+    refuse(config_.file(), key_ + "." + key, std::move(found), std::move(expected), std::move(hint));
   }
 
   RopeKind kind() const {
@@ -91,7 +101,7 @@ class RopeReader {
     if (row != std::end(kKinds)) return row->kind;
     std::string known;
     for (const KindName& k : kKinds) known += (known.empty() ? "" : ", ") + std::string(k.name);
-    fail("rope_type", in_quotes(name) + " is not supported", "one of: " + known);
+    fail("rope_type", in_quotes(name) + " is not supported", "one of: " + known, kOtherEngine);
   }
 
   /// YaRN's null, and of longrope without it: how many times longer the context became.
@@ -158,12 +168,16 @@ class RopeReader {
   JsonObject rope_;
 };
 
-}  // namespace
+/// Whether rope_parameters has a section for a kind of layer.
+bool names_kinds(const JsonObject& config) {
+  const json section = config.has("rope_parameters") ? config.raw()["rope_parameters"] : json();
+  return section.is_object() && (section.contains(kGlobal) || section.contains(kLocal));
+}
 
+/// Sets the layer's rope_theta, rope_scaling and rotated.
 void read_rope(const JsonObject& config, const RopeOf& of, LayerConfig& layer, std::vector<std::string>& warnings) {
-  const bool is_local = of.kind != nullptr && std::string_view(of.kind) == "sliding_attention";
-  const char* theta = is_local ? "rope_local_base_freq" : "rope_theta";
-  layer.rope_theta = config.number_or(theta, layer.rope_theta, kMinTheta, kMaxTheta);
+  const bool is_local = of.kind != nullptr && std::string_view(of.kind) == kLocal;
+  layer.rope_theta = config.number_or(of.theta, layer.rope_theta, kMinTheta, kMaxTheta);
   layer.rotated = rotated_channels(config, of);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (is_local && std::string_view(key) == "rope_scaling") continue;
@@ -176,6 +190,23 @@ void read_rope(const JsonObject& config, const RopeOf& of, LayerConfig& layer, s
     if (section.is_null() || (section.is_object() && section.empty())) continue;
     return RopeReader(config, section, where).read(of, layer, warnings);
   }
+}
+
+}  // namespace
+
+void read_rotations(const JsonObject& config, ModelConfig& c, LayerConfig& global, LayerConfig& local) {
+  const ModelFamily& family = *c.family;
+  const bool has_base = family.local_rope_theta > 0,
+             by_kind = has_base || (!family.scales_local && names_kinds(config));
+  read_rope(config, {c.max_positions, c.head_dim, family.partial_rotation, by_kind ? kGlobal : nullptr}, global,
+            c.warnings);
+  local = global;
+  if (family.scales_local && !by_kind) return;
+  local.rope_scaling = {};
+  if (!by_kind) return;
+  local.rope_theta = has_base ? family.local_rope_theta : family.layer.rope_theta;
+  const char* theta = has_base ? "rope_local_base_freq" : "rope_theta";
+  read_rope(config, {c.max_positions, c.head_dim, false, kLocal, theta}, local, c.warnings);
 }
 
 }  // namespace kvscope

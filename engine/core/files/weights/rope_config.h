@@ -6,21 +6,18 @@
 
 namespace kvscope {
 
-/// Of which heads and texts.
-struct RopeOf {
-  int max_positions, head_dim;
-  bool partial;  // whether part of a head's channels may turn (ModelFamily::partial_rotation)
-  // "full_attention" or "sliding_attention" of a family with a rotation for each; null: one for all layers.
-  const char* kind = nullptr;
-};
+struct ModelConfig;
 
-/// Sets the layer's rope_theta, rope_scaling and rotated. Both styles are read: `rope_parameters`
-/// {rope_type, rope_theta, ...}, and `rope_theta` beside `rope_scaling` {rope_type or type, ...}, with the precedence
-/// of transformers: a rope_scaling that is not empty goes first, and a theta inside the section before one beside it.
-/// For a `kind` of layer, rope_parameters holds a section of that name, and rope_scaling is of full attention alone; of
-/// sliding attention the theta beside it is rope_local_base_freq.
+/// Sets rope_theta, rope_scaling and rotated of layers that attend to all tokens, and of those with a window, as the family of
+/// `c` has them. Both styles are read: `rope_parameters` {rope_type, rope_theta, ...}, and `rope_theta` beside `rope_scaling`
+/// {rope_type or type, ...}, with the precedence of transformers: a rope_scaling that is not empty goes first, and a theta
+/// inside the section before one beside it.
+///
+/// Where both kinds of layer have a rotation, rope_parameters holds a section for each, and rope_scaling is of full attention
+/// alone. Of Gemma's local layers the theta beside it is rope_local_base_freq. OLMo 3's are not scaled, unless a section of
+/// theirs says so.
 /// Throws Error for a kind that is not computed, by its name, and for numbers that make no frequencies; other keys of
-/// the section get a line in `warnings`.
-void read_rope(const JsonObject& config, const RopeOf& of, LayerConfig& layer, std::vector<std::string>& warnings);
+/// the section get a line in `c.warnings`.
+void read_rotations(const JsonObject& config, ModelConfig& c, LayerConfig& global, LayerConfig& local);
 
 }  // namespace kvscope
