@@ -29,6 +29,7 @@ std::vector<Reader> readers() {
   const std::string model = sample_model().string(), source = source_folder().string();
   return {{"inspect", {"inspect", "a.h5"}},
           {"export .csv", {"export", "a.h5", "-o", "new.csv"}},
+          {"export .html", {"export", "a.h5", "-o", "new.html"}},
           {"export .nc", {"export", "a.h5", "-o", "new.nc"}},
           {"figure", {"figure", "--preset", "kvpop-fig6", "a.h5", "-o", "new.svg"}},
           {"what-if", {"what-if", "a.h5", "streaming:window=8"}},
@@ -53,8 +54,8 @@ class Machine {
   }
   /// Whether there was an N-th allocation.
   bool try_out(const Reader& reader, int at) {
-    const std::set<std::string> made = {"new.nc", "new.svg", "new.csv", "new.figure.csv", "new.json", "new.tex",
-                                        "new.h5", "heads",   "gate"};
+    const std::set<std::string> made = {"new.nc",  "new.svg",  "new.csv", "new.figure.csv", "new.json",
+                                        "new.tex", "new.html", "new.h5",  "heads",          "gate"};
     for (const std::string& name : made) fs::remove_all(folder_ / name);
     Words argv = {test::kvscope().string()};
     argv.insert(argv.end(), reader.words.begin(), reader.words.end());

@@ -109,7 +109,7 @@ TEST_CASE("export refuses bad usage and bad traces in one line, and writes nothi
   const std::string trace = two_runs(folder);
   check_error_line(kvscope_run({"export", trace}), 1, "-o: not given");
   for (const char* name : {"a.xlsx", "a.npz"})
-    check_error_line(kvscope_run({"export", trace, "-o", name}), 1, "a name that ends in .csv or .nc");
+    check_error_line(kvscope_run({"export", trace, "-o", name}), 1, "a name that ends in .csv, .nc or .html");
   const std::string out = (folder / "b.csv").string();
   check_error_line(kvscope_run({"export", trace, "-o", out, "--what", "tokens,metrics"}), 1, "one .csv");
   check_error_line(kvscope_run({"export", trace, "-o", out, "--what", "heads"}), 1, "lifetimes, scores, contests");

@@ -50,6 +50,7 @@ std::vector<Writer> writers() {
   const std::string model = sample_model().string();
   return {
       {"export .csv", {"export", "whole.h5", "-o", "new.csv"}},
+      {"export .html", {"export", "whole.h5", "-o", "new.html"}},
       {"export .nc", {"export", "whole.h5", "-o", "new.nc"}},
       {"export .nc --overwrite", {"export", "whole.h5", "-o", "old.nc", "--overwrite"}},
       {"figure", {"figure", "--preset", "kvpop-fig6", "whole.h5", "-o", "new.svg"}},
