@@ -15,45 +15,58 @@ function roundNumbers(end, most) {
   return numbers;
 }
 
-/** A canvas in device pixels, with a context that counts in CSS pixels. */
+/** A canvas in device pixels, with a context that counts in CSS pixels. Measuring makes the browser lay the page out. */
 function prepared(canvas) {
   const scale = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
   canvas.width = Math.max(1, Math.round(width * scale));
   canvas.height = Math.max(1, Math.round(height * scale));
-  const context = canvas.getContext('2d');
+  const box = {x: LEFT, y: 6, w: Math.max(10, width - LEFT - 12), h: Math.max(10, height - 6 - BELOW)};
+  const still = document.createElement('canvas');  // all but the line of the query
+  still.width = canvas.width, still.height = canvas.height;
+  const context = still.getContext('2d');
   context.setTransform(scale, 0, 0, scale, 0, 0);
   context.font = '11px Inter, system-ui, sans-serif';
-  return {context, scale, box: {x: LEFT, y: 6, w: Math.max(10, width - LEFT - 12), h: Math.max(10, height - 6 - BELOW)}};
+  return {canvas, still, context, scale, box};
 }
 
 class HeadPictures {
   constructor(run, lifetimes, cache) {
     this.run = run;
-    this.canvases = {lifetimes, cache};
+    this.canvases = [lifetimes, cache];
     this.head = -1;
   }
 
-  /** Colours, size or head are others: the pictures below the line of the query are made again. */
+  /** Colours or sizes are others. */
   forget() { this.head = -1; }
 
   draw(head, q) {
-    const lifetimes = prepared(this.canvases.lifetimes), cache = prepared(this.canvases.cache);
     if (head !== this.head) {
       this.head = head;
       this.occupancy = this.run.occupancy(head);
-      this.picture = this.lifetimePicture(lifetimes);
+      this.pictures = this.canvases.map(prepared);
+      this.ink = cssColour('text');
+      this.drawLifetimes(this.pictures[0]);
+      this.drawCache(this.pictures[1]);
     }
-    this.drawLifetimes(lifetimes, q);
-    this.drawCache(cache, q);
+    for (const picture of this.pictures) this.show(picture, q);
+  }
+
+  /** The picture, and the line of the query over it. */
+  show({canvas, still, scale, box}, q) {
+    const context = canvas.getContext('2d'), x = box.x + (q + 0.5) / this.run.n_queries * box.w;
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(still, 0, 0);
+    context.fillStyle = this.ink;
+    context.fillRect(Math.round((x - 0.75) * scale), box.y * scale, 1.5 * scale, box.h * scale);
   }
 
   queryAt(canvas, x) {
-    const box = prepared(canvas).box;
+    const {box} = this.pictures.find(picture => picture.canvas === canvas);
     return Math.max(0, Math.min(this.run.n_queries - 1, Math.floor((x - box.x) / box.w * this.run.n_queries)));
   }
 
   /** A row of several tokens has the mean colour of its tokens. */
-  lifetimePicture({scale, box}) {
+  lifetimePicture(scale, box) {
     const run = this.run, n = run.n_queries, tokens = run.n_tokens;
     const w = Math.max(1, Math.min(n, Math.round(box.w * scale))), h = Math.max(1, Math.min(tokens, Math.round(box.h * scale)));
     const colours = {};
@@ -80,23 +93,23 @@ class HeadPictures {
     return picture;
   }
 
-  drawLifetimes({context, box}, q) {
+  drawLifetimes({context, scale, box}) {
     const run = this.run;
     context.imageSmoothingEnabled = false;
-    context.drawImage(this.picture, box.x, box.y, box.w, box.h);
+    context.drawImage(this.lifetimePicture(scale, box), box.x, box.y, box.w, box.h);
     if (run.verdict) {
       context.fillStyle = cssColour('wrong');
       for (let t = 0; t < run.n_tokens; ++t) {
         const at = this.head * run.n_tokens + t;
         if (!run.wrong(run.verdict[at]) || run.evict_at[at] >= run.n_queries) continue;
-        context.fillRect(box.x + run.evict_at[at] / run.n_queries * box.w - 1, box.y + box.h - (t + 0.5) / run.n_tokens * box.h - 1, 2.5, 2.5);
+        const x = box.x + run.evict_at[at] / run.n_queries * box.w, y = box.y + box.h - (t + 0.5) / run.n_tokens * box.h;
+        context.fillRect(x - 1, y - 1, 2.5, 2.5);
       }
     }
     this.axes(context, box, roundNumbers(run.n_tokens, box.h / 44), run.n_tokens);
-    this.queryLine(context, box, q);
   }
 
-  drawCache({context, box}, q) {
+  drawCache({context, box}) {
     const {sink, kept, window: newest} = this.occupancy, n = this.run.n_queries;
     let top = 1;
     for (let i = 0; i < n; ++i) top = Math.max(top, sink[i] + kept[i] + newest[i]);
@@ -113,7 +126,6 @@ class HeadPictures {
     area('kept', i => sink[i], i => sink[i] + kept[i]);
     area('window', i => sink[i] + kept[i], i => sink[i] + kept[i] + newest[i]);
     this.axes(context, box, roundNumbers(top, 4), top);
-    this.queryLine(context, box, q);
   }
 
   axes(context, box, numbers, top) {
@@ -125,10 +137,5 @@ class HeadPictures {
     context.textAlign = 'center', context.textBaseline = 'top';
     for (const v of roundNumbers(this.run.n_queries, box.w / 70))
       context.fillText(v, box.x + (v + 0.5) / this.run.n_queries * box.w, box.y + box.h + 4);
-  }
-
-  queryLine(context, box, q) {
-    context.fillStyle = cssColour('text');
-    context.fillRect(Math.round(box.x + (q + 0.5) / this.run.n_queries * box.w) - 0.75, box.y, 1.5, box.h);
   }
 }

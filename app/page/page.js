@@ -119,6 +119,7 @@ class Page {
     top.append(header('Layer', 'col'));
     for (let head = 0; head < run.n_kv_heads; ++head) top.append(header('KV ' + head, 'col'));
     this.cells = [];
+    this.drawnCells = [];
     for (let layer = 0; layer < run.n_layers; ++layer) {
       const row = document.createElement('tr');
       row.append(header(layer, 'row'));
@@ -197,8 +198,9 @@ class Page {
     byId('strip-title').textContent = titles[colour];
     this.showStripLegend(most);
     if (token >= 0) byId('strip').setAttribute('aria-activedescendant', 't' + token);
-    for (const span of byId('strip').querySelectorAll('.chosen')) span.classList.remove('chosen');
-    if (token >= 0) this.spans[token].classList.add('chosen');
+    if (this.marked) this.marked.classList.remove('chosen');
+    this.marked = this.spans[token];
+    if (this.marked) this.marked.classList.add('chosen');
   }
 
   showStripLegend(most) {
@@ -235,6 +237,11 @@ class Page {
     this.cells.forEach((cell, i) => {
       const [value, weight] = run.metric(metric, i, q), none = Number.isNaN(value);
       if (!none) sum += weight * value, weights += weight;
+      cell.setAttribute('aria-selected', i === this.head);
+      cell.tabIndex = i === this.head ? 0 : -1;
+      const key = metric + value;
+      if (this.drawnCells[i] === key) return;
+      this.drawnCells[i] = key;
       cell.dataset.value = none ? '' : value;
       cell.textContent = none ? '–' : value.toFixed(2);
       cell.classList.toggle('none', none);
@@ -242,8 +249,6 @@ class Page {
       cell.style.color = none ? '' : this.ink(value);
       cell.title = `Layer ${cell.dataset.layer}, KV head ${cell.dataset.head}: ${info.title} ${brief(value)}. ${info.definition}`;
       cell.setAttribute('aria-label', `layer ${cell.dataset.layer}, KV head ${cell.dataset.head}: ${brief(value)}`);
-      cell.setAttribute('aria-selected', i === this.head);
-      cell.tabIndex = i === this.head ? 0 : -1;
     });
     const mean = weights > 0 ? sum / weights : NaN;
     byId('mean').textContent = `Mean over heads: ${brief(mean)}`;
