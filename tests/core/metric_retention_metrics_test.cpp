@@ -158,8 +158,12 @@ TEST_CASE("mean: leaves NaN out", "[core][metric]") {
 
 TEST_CASE("occupancy: sinks, window and long-range add up to the tokens that a query sees", "[core][metric]") {
   const std::string policy = GENERATE(from_range(std::begin(kPolicies), std::end(kPolicies)));
-  const RunRecord run = random_run(6, {.policy = policy});
-  const RetentionGeometry g = run.geometry();
+  RunRecord run = random_run(6, {.policy = policy});
+  if (GENERATE(false, true)) {  // a head with another window and other sinks than the policy's
+    run.heads.assign(6, rule_of(run.geometry()));
+    run.heads.back().window += 3, run.heads.back().n_sink += 2;
+  }
+  const RetentionGeometry g = run.geometry(1, 2);
   const Occupancy occupied = occupancy(run, 1, 2);
   REQUIRE(occupied.sinks.size() == run.ids.size());
   for (int q = 0; q < run.n_tokens(); ++q) {

@@ -272,8 +272,12 @@ TEST_CASE("a picture in fewer pixels than cells is their means, and of no cell i
 }
 
 TEST_CASE("lifelines have the colour of each token's state at each query, and nothing before its birth") {
-  const RunRecord run = random_run(8, {.prompt_len = 60, .n_new = 20});
-  const RetentionGeometry g = run.geometry();
+  RunRecord run = random_run(8, {.prompt_len = 60, .n_new = 20});
+  if (GENERATE(false, true)) {  // a head with another window and other sinks than the policy's
+    run.heads.assign(6, rule_of(run.geometry()));
+    run.heads.back().window += 3, run.heads.back().n_sink += 2;
+  }
+  const RetentionGeometry g = run.geometry(1, 2);
   const int n = run.n_tokens();
   const Image image = lifeline_image(run, 1, 2, 4096, false);
   REQUIRE(image.columns == n);

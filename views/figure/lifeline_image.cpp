@@ -25,7 +25,7 @@ class LifelineCounter {
  public:
   LifelineCounter(const RunRecord& run, int layer, int kv_head, const LifelineWindow& window)
       : run_(run),
-        geometry_(run.geometry()),
+        geometry_(run.geometry(layer, kv_head)),
         layer_(layer),
         kv_head_(kv_head),
         columns_(window.queries, window.max_columns),

@@ -309,7 +309,7 @@ EvictionCount count_evictions(const RunRecord& run) {
 }
 
 Occupancy occupancy(const RunRecord& run, int layer, int kv_head) {
-  const RetentionGeometry geometry = run.geometry();
+  const RetentionGeometry geometry = run.geometry(layer, kv_head);
   const std::vector<std::int32_t>& evict_at = run.evict_at.row(layer, kv_head);
   const std::size_t n = run.ids.size();
   std::vector<std::int32_t> sinks(n + 1, 0), window(n + 1, 0), long_range(n + 1, 0);
