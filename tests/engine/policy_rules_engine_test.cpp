@@ -117,7 +117,7 @@ TEST_CASE("rules: TOVA drops what the last query attended to least, in the mean 
 TEST_CASE("rules: H2O drops the least attention over all queries so far, its sum or its mean, outside the window",
           "[engine][rules]") {
   const bool dense = GENERATE(true, false), mean = GENERATE(false, true);
-  const int chunk = GENERATE(kPrompt, 16);  // of the prompt
+  const int chunk = GENERATE(as<int>{}, kPrompt, 16);  // of the prompt
   CAPTURE(dense, mean, chunk);
   const Worth by = mean ? Worth::mean : Worth::sum;
   const std::string policy =
