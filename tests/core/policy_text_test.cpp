@@ -171,6 +171,8 @@ TEST_CASE("policy: three ways to say a budget give the same tokens", "[core][pol
   CHECK(PolicySpec::parse("kvpop:keep=100%").budget_tokens(777) == 777);
   CHECK(PolicySpec::parse("streaming:sinks=4,window=508").budget_tokens(2048) == 512);
   CHECK(PolicySpec::parse("full").budget_tokens(2048) == 0);
+  CHECK(PolicySpec::parse("random").budget_tokens(2048) == 512);
+  CHECK(PolicySpec::parse("random:admit=0.25").budget_tokens(2048) == 0);  // chance alone decides
   CHECK(describe_budget(512, 2048) == "512 tokens = 25 % of 2048, 4x");
 }
 

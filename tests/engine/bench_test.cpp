@@ -6,6 +6,7 @@
 #include "engine/core/support/error.h"
 #include "engine/jobs/bench/bench_check.h"
 #include "engine/jobs/bench/decode_rows.h"
+#include "engine/jobs/bench/floors.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
@@ -63,6 +64,28 @@ TEST_CASE("a benchmark's record is checked by one pass under its lifetimes, and 
   CHECK_THROWS_AS(check_record(model, evicted, "capture"), Error);
   record.logprobs.back() -= 1;
   CHECK_THROWS_AS(check_record(model, record, "capture"), Error);
+}
+
+TEST_CASE("a prompt's floor counts the pairs that see each other, under a budget, a threshold and none",
+          "[engine][bench]") {
+  const LoadedModel model = test::small_model();
+  const int n = 400, n_heads = model.config().n_layers * model.config().n_kv_heads;
+  for (const char* policy : {"full", "streaming:sinks=4,window=60", "random:budget=100,sinks=4,window=16",
+                             "random:admit=0.25,sinks=4,window=32"}) {
+    CAPTURE(policy);
+    const RunRecord run = test::feed(model, test::some_ids(n), n, policy).record;
+    double pairs = 0, kept = 0;
+    for (int layer = 0; layer < model.config().n_layers; ++layer) {
+      for (int head = 0; head < model.config().n_kv_heads; ++head) {
+        for (int t = 0; t < n; ++t) {
+          const auto last = std::min<double>(n, run.evict_at.row(layer, head)[t]);  // the first query that lacks it
+          pairs += last - t, kept += last == n;
+        }
+      }
+    }
+    // Chance does not admit evenly: 100 of 364 older tokens are 0.25 give or take 0.02.
+    CHECK(visible_pairs(run.policy, n, kept / n_heads) == Approx(pairs / n_heads).epsilon(0.05));
+  }
 }
 
 TEST_CASE("the oracle of a benchmark is checked by the whole matrix of probabilities", "[engine][bench]") {

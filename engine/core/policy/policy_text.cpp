@@ -306,7 +306,7 @@ int PolicySpec::tokens_of(std::string_view parameter, int n_positions) const {
 int PolicySpec::budget_tokens(int n_positions) const {
   const PolicyInfo& info = policy_of(*this).info;
   if (const auto budget_of = policy_of(*this).budget_tokens) return budget_of(*this);
-  if (!info.has_budget) return 0;
+  if (!info.has_budget || !policy_of(*this).uses(*this, "budget")) return 0;
   const BudgetSpec spec =
       budget.value_or(BudgetSpec{BudgetSpec::Kind::tokens, find_parameter(info, "budget")->default_value});
   switch (spec.kind) {

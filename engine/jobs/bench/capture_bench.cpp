@@ -156,10 +156,10 @@ json capture_row(const LoadedModel& model, const CaptureArgs& args, const std::s
   const int n = args.prompt_tokens + args.max_tokens;
   const int window = first.policy.geometry(n).window, batch = args.runs_at_once(model);
   const TokenScorer* scorer = scorer_of_steps(model, first.policy, n);
-  const double prompt_s = prompt_flops(model.config(), first.policy, args.prompt_tokens) / rates.matrix,
-               oracle_s = (prompt_flops(model.config(), PolicySpec::parse("full"), n) +
-                           transposed_flops(model.config(), n, window)) /
-                          rates.matrix,
+  const double kept = alive(first) / (model.config().n_layers * model.config().n_kv_heads);
+  const double prompt_s = prompt_flops(model.config(), first.policy, args.prompt_tokens, kept) / rates.matrix,
+               oracle_s =
+                   (dense_prompt_flops(model.config(), n) + transposed_flops(model.config(), n, window)) / rates.matrix,
                step_s = bytes_per_step(model, kept_bytes(model, alive(first)), scorer, batch) / rates.read / batch;
   const double floor = args.prompts * (prompt_s + oracle_s + args.max_tokens * step_s);
   const Spread spread = spread_of(seconds);

@@ -146,8 +146,8 @@ DecodeArgs::DecodeArgs(const JsonObject& args)
 int DecodeArgs::n_steps() const { return kWarmUpSteps + 2 * repeats * max_tokens; }
 
 double check_steps(const LoadedModel& model, const std::string& policy, int prompt_tokens, int batch) {
-  // Past the budget, so that tokens have been evicted on both sides.
-  const int n = std::min(prompt_tokens, PolicySpec::parse(policy).budget_tokens(prompt_tokens) + 256);
+  // Past the first eviction, so that tokens have been evicted on both sides.
+  const int n = std::min(prompt_tokens, tokens_to_fill(PolicySpec::parse(policy), prompt_tokens) + 256);
   const int n_all = n + kCheckedSteps;
   std::vector<RunRequest> all = requests(model, {policy, batch}, n, kCheckedSteps);
   // A method that lets its prompt see everything does another thing with a token of the answer, and one that looks ahead

@@ -52,12 +52,17 @@ const TokenScorer* scorer_of_steps(const LoadedModel& model, const PolicySpec& p
   return looks_ahead ? nullptr : ActivePolicy(policy, n, model).scorer();
 }
 
-double kept_bytes(const LoadedModel& model, const SlotCache& cache) {
+double kept_tokens(const LoadedModel& model, const SlotCache& cache) {
+  const int n_layers = model.config().n_layers, n_heads = model.config().n_kv_heads;
   double tokens = 0;
-  for (int layer = 0; layer < model.config().n_layers; ++layer) {
-    for (int head = 0; head < model.config().n_kv_heads; ++head) tokens += cache.n_slots(layer, head);
+  for (int layer = 0; layer < n_layers; ++layer) {
+    for (int head = 0; head < n_heads; ++head) tokens += cache.n_slots(layer, head);
   }
-  return kept_bytes(model, tokens);
+  return tokens / (n_layers * n_heads);
+}
+
+double kept_bytes(const LoadedModel& model, const SlotCache& cache) {
+  return kept_bytes(model, kept_tokens(model, cache) * model.config().n_layers * model.config().n_kv_heads);
 }
 
 double kept_bytes(const LoadedModel& model, double tokens) {
@@ -76,14 +81,20 @@ double attention_flops(const ModelConfig& config, double pairs) {
   return 4.0 * config.head_dim * config.n_heads * config.n_layers * pairs;
 }
 
-double visible_pairs(const PolicySpec& policy, int n) {
+double visible_pairs(const PolicySpec& policy, int n, double kept) {
   const int budget = policy.budget_tokens(n);
-  const double full = std::min(n, budget > 0 ? budget : n);
-  return full * (full + 1) / 2 + (n - full) * full;
+  const RetentionGeometry geometry = policy.geometry(n);
+  const double always = std::min(n, budget > 0 ? budget : geometry.n_sink + geometry.window), older = n - always,
+               share = budget > 0 || older == 0 ? 0 : std::max(0.0, kept - always) / older;
+  return always * (always + 1) / 2 + older * always + share * older * (older + 1) / 2;
 }
 
-double prompt_flops(const ModelConfig& config, const PolicySpec& policy, int n) {
-  return layer_flops_per_token(config) * n + attention_flops(config, visible_pairs(policy, n));
+double prompt_flops(const ModelConfig& config, const PolicySpec& policy, int n, double kept) {
+  return layer_flops_per_token(config) * n + attention_flops(config, visible_pairs(policy, n, kept));
+}
+
+double dense_prompt_flops(const ModelConfig& config, int n) {
+  return prompt_flops(config, PolicySpec::parse("full"), n, n);
 }
 
 double transposed_flops(const ModelConfig& config, int n, int window) {

@@ -34,11 +34,17 @@ double layer_flops_per_token(const ModelConfig& config);
 /// 4 head_dim for each pair, head and layer.
 double attention_flops(const ModelConfig& config, double pairs);
 
-/// (query, key) pairs of one head that see each other; of a policy without a budget, as if it kept everything.
-double visible_pairs(const PolicySpec& policy, int n);
+/// (query, key) pairs of one head that see each other in n tokens. A policy without a budget keeps sinks and window, and of
+/// older tokens always the same share, so that it has `kept` at the end.
+double visible_pairs(const PolicySpec& policy, int n, double kept);
 
-/// A prompt of n tokens: its products and its attention.
-double prompt_flops(const ModelConfig& config, const PolicySpec& policy, int n);
+/// A prompt of n tokens: its products and its attention. `kept`: as above, mean over all heads.
+double prompt_flops(const ModelConfig& config, const PolicySpec& policy, int n, double kept);
+/// The same under the full cache.
+double dense_prompt_flops(const ModelConfig& config, int n);
+
+/// Tokens that a head has in the cache, mean over all heads.
+double kept_tokens(const LoadedModel& model, const SlotCache& cache);
 
 /// The oracle's second look at n tokens: one product of query and key for each pair with the query behind the window.
 double transposed_flops(const ModelConfig& config, int n, int window);

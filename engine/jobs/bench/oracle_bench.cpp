@@ -74,7 +74,7 @@ json oracle_bench(const JsonObject& args_json, JobContext& context) {
         const std::int64_t peak = peak_bytes(model);
         const Spread transposed = measure_transposed(model, n, window, args.repeats);
         const double once_more = transposed_flops(model.config(), n, window),
-                     flops = prompt_flops(model.config(), PolicySpec::parse("full"), n) + once_more;
+                     flops = dense_prompt_flops(model.config(), n) + once_more;
         return {{"policy", one.policy},
                 {"prompt_tokens", n},
                 {"window", window},

@@ -17,11 +17,11 @@ namespace {
 
 using nlohmann::json;
 
-/// Tokens of the prefix that is checked: a while beyond the budget, and on CUDA enough for chunks that a library
+/// Tokens of the prefix that is checked: a while beyond the first eviction, and on CUDA enough for chunks that a library
 /// serves.
 int tokens_to_check(const LoadedModel& model, const PolicySpec& policy, int prompt_tokens) {
-  const int beyond_budget = model.info().device == "cpu" ? 256 : 4096;
-  return std::min(prompt_tokens, policy.budget_tokens(prompt_tokens) + beyond_budget);
+  const int beyond = model.info().device == "cpu" ? 256 : 4096;
+  return std::min(prompt_tokens, tokens_to_fill(policy, prompt_tokens) + beyond);
 }
 
 struct PrefillArgs : BenchArgs {
@@ -77,6 +77,7 @@ json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limit
 
   forget_peak(model);
   std::int64_t cache_bytes = 0;
+  double kept = 0;
   std::vector<double> attention_s, rest_s;  // of the warm-up too
   const Spread seconds = time_repeats(1, args.repeats, [&] {
     const auto start = std::chrono::steady_clock::now();
@@ -86,11 +87,12 @@ json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limit
     run.prefill({},
                 {.chunk = args.chunk, .logprobs = false, .attention = &clock});  // reads the logits: the device is done
     cache_bytes = run.cache_bytes();
+    kept = kept_tokens(model, run.cache());
     attention_s.push_back(clock.seconds());
     rest_s.push_back(seconds_since(start) - attention_s.back());
   });
   const double products = layer_flops_per_token(config) * args.prompt_tokens,
-               attention = attention_flops(config, visible_pairs(policy, args.prompt_tokens));
+               attention = attention_flops(config, visible_pairs(policy, args.prompt_tokens, kept));
   const double floor = (products + attention) / limits.matrix_rate,
                library = limits.products.median + limits.attention.median;
   return {{"policy", policy.to_string()},

@@ -44,7 +44,7 @@ double check_score(const LoadedModel& model, const BenchCase& one, int n, int ch
                  .expected = "a policy that evicts",
                  .hint = "bench decode measures it"});
   }
-  const ScoreRequest prefix = score_request(model, one, std::min(n, policy.budget_tokens(n) + 128), n, chunk);
+  const ScoreRequest prefix = score_request(model, one, std::min(n, tokens_to_fill(policy, n) + 128), n, chunk);
   return check_record(model, record_run(model, forced_request(model, prefix)), "score");
 }
 
@@ -69,7 +69,7 @@ json score_row(const LoadedModel& model, const BenchArgs& args, const BenchCase&
   forget_peak(model);
   double nll = 0;
   const Spread seconds = time_repeats(0, args.repeats, [&] { nll = forced_pass(model, request, hooks).nll; });
-  const double floor = prompt_flops(model.config(), request.policy, n) / matrix_rate;
+  const double floor = prompt_flops(model.config(), request.policy, n, 0) / matrix_rate;
   return {{"policy", request.policy.to_string()},
           {"prompt_tokens", n},
           {"chunk", chunk},
