@@ -26,6 +26,8 @@ constexpr const char* kKvpop = "kvpop:budget=4096,sinks=4,window=256";
 constexpr const char* kStreaming = "streaming:sinks=4,window=4092";
 constexpr const char* kRagged = "random:admit=0.25,sinks=4,window=256";  // as a gate with a threshold keeps tokens
 
+constexpr const char* kBatchKvpop = "kvpop:budget=512,sinks=4,window=128";
+constexpr const char* kPooledKvpop = "kvpop:budget=1024,capacity=pooled,interval=32,sinks=4,window=64";
 constexpr const char* kSmallKvpop = "kvpop:budget=256,sinks=4,window=64";
 
 constexpr BoardRow kGpuRows[] = {
@@ -39,7 +41,7 @@ constexpr BoardRow kGpuRows[] = {
     {"decode", "qwen3-8b", 2048, 16, 5, 8, "full", 0},
     {"decode", "qwen3-8b", 2048, 16, 5, 16, "full", 1.35},
     {"decode", "qwen3-8b", 1024, 16, 5, 32, "full", 1.35},
-    {"decode", "qwen3-8b", 2048, 16, 5, 16, kKvpop, 1.37},
+    {"decode", "qwen3-8b", 2048, 16, 5, 16, kBatchKvpop, 1.66},
     {"decode", "qwen3-8b", 16384, 8, 3, 16, "full", 1.21},
     {"decode", "qwen3-8b", 32768, 8, 3, 16, kRagged, 1.38},
     {"prefill", "qwen3-8b", 32768, 0, 3, 1, "full", 1.15},
@@ -59,7 +61,10 @@ constexpr BoardRow kGpuRows[] = {
     {"prefill", "smollm2-135m", 1024, 0, 5, 1, kSmallKvpop, 0},
     {"capture", "smollm2-135m", 512, 64, 1, 1, kSmallKvpop, 0},
     {"score", "smollm2-135m", 4096, 0, 1, 1, "snapkv:budget=1024", 0},
+    {"score", "smollm2-135m", 4096, 0, 1, 1, "expected-attention:budget=1024", 0},
     {"score", "smollm2-135m", 4096, 0, 1, 1, "tova:budget=1024", 0},
+    {"score", "smollm2-135m", 4096, 0, 1, 1, "h2o:budget=1024,window=256", 0},
+    {"score", "smollm2-135m", 4096, 0, 1, 1, kPooledKvpop, 0},
 };
 
 /// The same kinds of rows, small.
