@@ -11,6 +11,7 @@ void expert_mlp(const ExpertMlpArgs& args, Place place) {
   check.range("n_chosen", args.n_chosen, 1, kMaxChosenExperts);
   check.range("dim", args.dim, 1, kMaxExpertDim);
   check.range("ff", args.ff, 1, kMaxExpertFf);
+  check.range("gate", static_cast<int>(args.gate), 0, static_cast<int>(GluActivation::clamped));
   check.pointers({{"x", args.x},
                   {"norm_weight", args.norm_weight},
                   {"gate_up", args.gate_up},

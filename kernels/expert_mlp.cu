@@ -25,6 +25,12 @@ __device__ inline void ask_for(const T* from, long long n) {
     prefetch_to_l2(bytes + at);
 }
 
+/// y and what a bias adds to it.
+template <typename T>
+__device__ inline float biased(float y, const void* bias, long long index) {
+  return bias != nullptr ? y + to_float(static_cast<const T*>(bias)[index]) : y;
+}
+
 /// A lane's part of row . x: chunks of 16 bytes lane, lane + 32, ... or, where rows are no whole chunks, elements.
 template <typename T, bool kChunks>
 __device__ inline float part_of_dot(const T* row, const T* x, int dim) {
@@ -74,8 +80,11 @@ __global__ void __launch_bounds__(kThreads) activate_experts_kernel(ExpertMlpArg
   if (row >= args.ff) return;
   const float y = warp_sum(part_of_dot<T, kChunks>(gate, n, args.dim));
   const float z = warp_sum(part_of_dot<T, kChunks>(up, n, args.dim));
-  if (threadIdx.x % 32 == 0)
-    static_cast<T*>(args.activation)[slot * static_cast<long long>(args.ff) + row] = from_float<T>(silu(y) * z);
+  if (threadIdx.x % 32 == 0) {
+    const float activated =
+        gated(args.gate, biased<T>(y, args.gate_up_bias, first), biased<T>(z, args.gate_up_bias, first + args.ff));
+    static_cast<T*>(args.activation)[slot * static_cast<long long>(args.ff) + row] = from_float<T>(activated);
+  }
 }
 
 // Block (b, t): 16 features of token t, a warp each, over all of its experts.
@@ -95,7 +104,9 @@ __global__ void __launch_bounds__(kThreads) add_experts_kernel(ExpertMlpArgs arg
   float sum = 0;
   for (int i = 0; i < args.n_chosen; ++i) {
     const T* activation = static_cast<const T*>(args.activation) + (first_slot + i) * args.ff;
-    sum += args.weight[first_slot + i] * warp_sum(part_of_dot<T, kChunks>(row_of(i), activation, args.ff));
+    const float y = warp_sum(part_of_dot<T, kChunks>(row_of(i), activation, args.ff));
+    const long long index = static_cast<long long>(args.expert[first_slot + i]) * args.dim + row;
+    sum += args.weight[first_slot + i] * biased<T>(y, args.down_bias, index);
   }
   if (threadIdx.x % 32 == 0) args.out[token * static_cast<long long>(args.dim) + row] += sum;
 }

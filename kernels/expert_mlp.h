@@ -1,4 +1,5 @@
 #pragma once
+#include "kernels/glu.h"
 #include "kernels/operation.h"
 
 namespace kvscope::kernels {
@@ -6,8 +7,10 @@ namespace kvscope::kernels {
 /// The experts of a decode step: for each token the gated MLPs that route_experts chose, added to the residual stream.
 ///
 ///     n = x / sqrt(mean(x^2) + eps) * norm_weight           rounded to dtype
-///     a_i = silu(W_gate n) * (W_up n)                        of expert[i], rounded to dtype
+///     a_i = gate(W_gate n, W_up n)                           of expert[i], rounded to dtype; silu(g) u, or as glu.h has it
 ///     out += sum_i weight[i] W_down a_i                      i ascending, float32
+///
+/// A product has its expert's bias added where there are biases.
 ///
 /// Only the weights of chosen experts are read, once for each token. A token's result does not depend on how many tokens
 /// stand beside it, bit for bit.
@@ -25,6 +28,9 @@ struct ExpertMlpArgs {
   int dim, ff;                 // 1 ... kMaxExpertDim, kMaxExpertFf
   float eps;
   DType dtype;
+  GluActivation gate = GluActivation::silu;
+  const void* gate_up_bias = nullptr;  // [n_experts, 2 ff] dtype, or null
+  const void* down_bias = nullptr;     // [n_experts, dim] dtype, or null
 };
 
 inline constexpr int kMaxExpertTokens = 512, kMaxChosenExperts = 64;

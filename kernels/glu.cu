@@ -9,11 +9,6 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <GluActivation kActivation>
-__device__ float gated(float x, float up) {
-  return (kActivation == GluActivation::silu ? silu(x) : gelu_tanh(x)) * up;
-}
-
 // One thread per 16 bytes of out.
 template <typename T, GluActivation kActivation>
 __global__ void glu_kernel(const T* gate_up, T* out, long long n_chunks, int chunks_per_row) {
@@ -25,7 +20,7 @@ __global__ void glu_kernel(const T* gate_up, T* out, long long n_chunks, int chu
   Chunk<T> result;
 #pragma unroll
   for (int j = 0; j < Chunk<T>::kSize; ++j) {
-    result.element[j] = from_float<T>(gated<kActivation>(to_float(x.element[j]), to_float(up.element[j])));
+    result.element[j] = from_float<T>(gated(kActivation, to_float(x.element[j]), to_float(up.element[j])));
   }
   store_chunk(out + i * Chunk<T>::kSize, result);
 }
@@ -36,7 +31,7 @@ __global__ void glu_any_kernel(const T* gate_up, T* out, long long n, int dim) {
   const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n) return;
   const T* from = gate_up + i + i / dim * dim;
-  out[i] = from_float<T>(gated<kActivation>(to_float(from[0]), to_float(from[dim])));
+  out[i] = from_float<T>(gated(kActivation, to_float(from[0]), to_float(from[dim])));
 }
 
 unsigned blocks_for(long long n) { return static_cast<unsigned>((n + kThreads - 1) / kThreads); }
@@ -64,7 +59,8 @@ void launch(const GluArgs& args, Stream stream) {
 
 void cuda::glu(const GluArgs& args, Stream stream) {
   if (args.activation == GluActivation::silu) return launch<GluActivation::silu>(args, stream);
-  launch<GluActivation::gelu_tanh>(args, stream);
+  if (args.activation == GluActivation::gelu_tanh) return launch<GluActivation::gelu_tanh>(args, stream);
+  launch<GluActivation::clamped>(args, stream);
 }
 
 }  // namespace kvscope::kernels

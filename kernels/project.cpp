@@ -17,7 +17,7 @@ void project(const ProjectArgs& args, Place place) {
   check.range("n_tokens", args.n_tokens, 1, kMaxProjectTokens);
   check.pointers({{"weight", args.weight}, {"x", args.x}, {"out", args.out}});
   if (args.bias && !takes_bias(args.epilogue)) {
-    throw std::invalid_argument("project: bias is given; expected null for the epilogues add, swiglu and geglu");
+    throw std::invalid_argument("project: bias is given; expected null for the epilogues swiglu and geglu");
   }
   KVSCOPE_RUN(project, args, place);
 }

@@ -7,7 +7,7 @@ namespace kvscope::kernels {
 /// What becomes of a row's product.
 enum class Epilogue : std::int32_t {
   store = 0,    // out[t][r] = y_r + bias_r                      [n_tokens, n_rows], dtype
-  add = 1,      // out[t][r] += y_r                              [n_tokens, n_rows], float32: the residual stream
+  add = 1,      // out[t][r] += y_r + bias_r                     [n_tokens, n_rows], float32: the residual stream
   swiglu = 2,   // out[t][r] = silu(y_r) y_{r + n_rows / 2}      [n_tokens, n_rows / 2], dtype; gate rows, then up rows
   logits = 3,   // out[t][r] = y_r + bias_r                      [n_tokens, n_rows], float32
   silu = 4,     // out[t][r] = silu(y_r + bias_r)                [n_tokens, n_rows], dtype
@@ -35,7 +35,7 @@ KVSCOPE_HOST_DEVICE constexpr bool is_gated(Epilogue epilogue) {
 /// depend on how many tokens stand beside it, bit for bit: a batch gives what single runs give.
 struct ProjectArgs {
   const void* weight;                 // [n_rows, dim], dtype
-  const void* bias = nullptr;         // [n_rows] dtype, or null; not of add, swiglu and geglu
+  const void* bias = nullptr;         // [n_rows] dtype, or null; not of swiglu and geglu
   const void* x;                      // [n_tokens, dim]
   const void* norm_weight = nullptr;  // [dim] dtype, or null
   void* out;
@@ -52,7 +52,7 @@ struct ProjectArgs {
 };
 
 /// Whether an epilogue takes a bias.
-constexpr bool takes_bias(Epilogue epilogue) { return epilogue != Epilogue::add && !is_gated(epilogue); }
+constexpr bool takes_bias(Epilogue epilogue) { return !is_gated(epilogue); }
 
 /// Tokens that one pass over the weights serves.
 inline constexpr int kMaxProjectTokens = 32;

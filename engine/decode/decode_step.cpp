@@ -27,7 +27,7 @@ class DecodeStep::LayerLaunches {
     const at::Tensor &x, &weight;
   };
   struct Product {
-    const at::Tensor &x, &matrix;
+    const at::Tensor &x, &matrix, &bias;
   };
   struct NormedProduct {
     Product product;
@@ -83,7 +83,8 @@ class DecodeStep::LayerLaunches {
       attentions.push_back(step_.lane_of(row).attention_args(index_, row, buffers_, place_));
     kernels::decode_attention(attentions, place_);
   }
-  Product project(const at::Tensor& x, const at::Tensor& matrix) const { return {x, matrix}; }
+  Product project_out(const at::Tensor& attended) const { return {attended, weights().o_proj, weights().o_bias}; }
+  Product project(const at::Tensor& x, const at::Tensor& matrix) const { return {x, matrix, no_tensor_}; }
   const at::Tensor& gated(const Normed& n) {
     launch(weights().gate_up, n.x, n.weight, buffers_.activation,
            layer().activation == MlpActivation::silu ? kernels::Epilogue::swiglu : kernels::Epilogue::geglu);
@@ -92,7 +93,7 @@ class DecodeStep::LayerLaunches {
   /// Two launches before those of the sum: the router, and its choice.
   Experts experts(const Normed& n) {
     const ExpertConfig& experts = layer().experts;
-    launch(weights().router, n.x, n.weight, buffers_.router_logits, kernels::Epilogue::logits);
+    launch(weights().router, n.x, n.weight, buffers_.router_logits, kernels::Epilogue::logits, weights().router_bias);
     kernels::route_experts({.logits = buffers_.router_logits.data_ptr<float>(),
                             .expert = buffers_.chosen_experts.data_ptr<std::int32_t>(),
                             .weight = buffers_.expert_weights.data_ptr<float>(),
@@ -119,14 +120,20 @@ class DecodeStep::LayerLaunches {
                            .dim = config.hidden_size,
                            .ff = layer().experts.intermediate,
                            .eps = layer().norm_eps,
-                           .dtype = dtype()},
+                           .dtype = dtype(),
+                           .gate = ops::glu_activation(layer().activation),
+                           .gate_up_bias = data_or_null(weights().gate_up_bias),
+                           .down_bias = data_or_null(weights().down_bias)},
                           place_);
     }
   }
-  void add(const Product& branch) { launch(branch.matrix, branch.x, {}, buffers_.x, kernels::Epilogue::add); }
+  void add(const Product& branch) {
+    launch(branch.matrix, branch.x, {}, buffers_.x, kernels::Epilogue::add, branch.bias);
+  }
   /// A launch by itself: the norm needs all of the product.
   void add(const NormedProduct& branch) {
-    launch(branch.product.matrix, branch.product.x, {}, buffers_.branch, kernels::Epilogue::logits);
+    launch(branch.product.matrix, branch.product.x, {}, buffers_.branch, kernels::Epilogue::logits,
+           branch.product.bias);
     kernels::add_norm({.x = buffers_.branch.data_ptr<float>(),
                        .weight = branch.weight.data_ptr(),
                        .residual = buffers_.x.data_ptr<float>(),

@@ -61,8 +61,9 @@ void Generation::Impl::throw_not_finite() const {
     const LayerWeights& layer = weights.layers[i];
     for (const at::Tensor* tensor :
          {&layer.input_norm, &layer.qkv_proj, &layer.qkv_bias, &layer.q_norm, &layer.k_norm, &layer.whole_q_norm,
-          &layer.whole_k_norm, &layer.sink, &layer.o_proj, &layer.attention_out_norm, &layer.post_norm, &layer.router,
-          &layer.gate_up, &layer.down, &layer.mlp_out_norm})
+          &layer.whole_k_norm, &layer.sink, &layer.o_proj, &layer.o_bias, &layer.attention_out_norm, &layer.post_norm,
+          &layer.router, &layer.router_bias, &layer.gate_up, &layer.gate_up_bias, &layer.down, &layer.down_bias,
+          &layer.mlp_out_norm})
       look(*tensor, "layer " + std::to_string(i));
   }
   look(weights.final_norm, "final norm");

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "engine/core/files/weights/mxfp4.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::engine {
@@ -50,9 +51,13 @@ struct TensorPart {
   const SafetensorsFile* file;
   const TensorEntry* entry;
   std::uint64_t offset, bytes;  // in the tensor's bytes
-  at::ScalarType type;          // of the file
-  at::Tensor to;                // [bytes / element size]
+  at::ScalarType type;          // of the file; bytes of packed numbers (mxfp4.h)
+  at::Tensor to;                // [bytes / element size], or as many numbers as are packed
+  TensorPlace scales = {};      // of packed numbers
 };
+
+constexpr std::uint64_t scales_of(std::uint64_t block_bytes) { return block_bytes / kPackedBytes; }
+bool is_packed(const std::string& name) { return name.ends_with(kPackedSuffix); }
 
 template <class From, class To>
 void convert(const std::byte* from, const at::Tensor& to) {
@@ -67,7 +72,27 @@ void convert(const std::byte* from, const at::Tensor& to) {
   to.scalar_type() == at::kFloat ? convert<From, float>(from, to) : convert<From, at::BFloat16>(from, to);
 }
 
+template <class To>
+void unpack(const std::uint8_t* blocks, const std::uint8_t* scales, const at::Tensor& to) {
+  float numbers[kPackedNumbers];
+  To* y = to.data_ptr<To>();
+  for (std::int64_t i = 0; i < to.numel() / kPackedNumbers; ++i, y += kPackedNumbers) {
+    unpack_mxfp4(blocks + i * kPackedBytes, scales[i], numbers);
+    for (int j = 0; j < kPackedNumbers; ++j) y[j] = static_cast<To>(numbers[j]);
+  }
+}
+
+/// Blocks, then their scales.
+void place_packed(const TensorPart& part, const std::byte* bytes) {
+  const auto* blocks = reinterpret_cast<const std::uint8_t*>(bytes);
+  const at::Tensor host = part.to.is_cpu() ? part.to : at::empty(part.to.sizes(), part.to.scalar_type());
+  const bool is_float = host.scalar_type() == at::kFloat;
+  (is_float ? unpack<float> : unpack<at::BFloat16>)(blocks, blocks + part.bytes, host);
+  if (!part.to.is_cpu()) part.to.copy_(host);
+}
+
 void place(const TensorPart& part, std::byte* bytes) {
+  if (part.scales.file != nullptr) return place_packed(part, bytes);
   if (part.to.is_cuda()) {
     const at::Tensor host = at::from_blob(bytes, {part.to.numel()}, part.type);
     // Another type is converted where that is fast; the sent part is one more part of device memory.
@@ -116,7 +141,7 @@ class PartReaders {
       if (device_.is_cuda()) c10::impl::VirtualGuardImpl(device_.type()).setDevice(device_);
       // Pinned: the device fetches it at full speed.
       const auto options = at::TensorOptions().dtype(at::kByte).pinned_memory(device_.is_cuda());
-      const at::Tensor buffer = at::empty({static_cast<std::int64_t>(kPartBytes)}, options);
+      const at::Tensor buffer = at::empty({static_cast<std::int64_t>(kPartBytes + scales_of(kPartBytes))}, options);
       for (std::size_t i = next_++; i < end_; i = next_++) work_on(i, buffer);
     } catch (...) {
       note_failure(0);
@@ -131,6 +156,9 @@ class PartReaders {
       const bool as_is = part.to.is_cpu() && part.type == part.to.scalar_type();
       auto* bytes = static_cast<std::byte*>(as_is ? part.to.data_ptr() : buffer.data_ptr());
       part.file->read_part(*part.entry, part.offset, {bytes, part.bytes});
+      if (part.scales.file != nullptr)
+        part.scales.file->read_part(*part.scales.entry, scales_of(part.offset),
+                                    {bytes + part.bytes, scales_of(part.bytes)});
       if (!as_is) place(part, bytes);
       const std::lock_guard lock(mutex_);
       done_bytes_ += static_cast<std::int64_t>(part.bytes);
@@ -159,9 +187,26 @@ class PartReaders {
   std::vector<std::jthread> threads_;
 };
 
+/// In parts of whole blocks.
+void add_packed_parts(const WeightFiles& files, const TensorTarget& target, std::vector<TensorPart>& parts) {
+  const auto [blocks, scales] = files.find_packed(target.name, target.shape);
+  const std::uint64_t bytes = blocks.entry->end - blocks.entry->begin;
+  const at::Tensor flat = target.to.view({-1});
+  for (std::uint64_t offset = 0; offset < bytes; offset += kPartBytes) {
+    const std::uint64_t length = std::min<std::uint64_t>(bytes - offset, kPartBytes);
+    parts.push_back({blocks.file, blocks.entry, offset, length, at::kByte,
+                     flat.narrow(0, static_cast<std::int64_t>(2 * offset), static_cast<std::int64_t>(2 * length)),
+                     scales});
+  }
+}
+
 std::vector<TensorPart> parts_of(const WeightFiles& files, const std::vector<TensorTarget>& targets) {
   std::vector<TensorPart> parts;
   for (const TensorTarget& target : targets) {
+    if (is_packed(target.name)) {
+      add_packed_parts(files, target, parts);
+      continue;
+    }
     const auto [file, entry] = files.find(target.name, target.shape);
     const at::ScalarType type = scalar_type(*file, target.name, *entry);
     const std::uint64_t element = c10::elementSize(type), bytes = entry->end - entry->begin;
@@ -196,7 +241,11 @@ at::Tensor read_tensor(const SafetensorsFile& file, const std::string& name, con
 }
 
 void CheckpointReader::check(const std::string& name, const std::vector<std::int64_t>& shape) const {
-  files_.find(name, shape);
+  if (is_packed(name)) {
+    files_.find_packed(name, shape);
+  } else {
+    files_.find(name, shape);
+  }
 }
 
 void CheckpointReader::read(const std::vector<TensorTarget>& targets) {

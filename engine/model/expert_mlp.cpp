@@ -5,8 +5,10 @@
 
 namespace kvscope::engine {
 
-ExpertChoice choose_experts(const at::Tensor& n, const at::Tensor& router, const ExpertConfig& experts) {
-  const at::Tensor logits = ops::linear(n.to(at::kFloat), router.to(at::kFloat)).contiguous();
+ExpertChoice choose_experts(const at::Tensor& n, const at::Tensor& router, const ExpertConfig& experts,
+                            const at::Tensor& bias) {
+  const at::Tensor wide_bias = bias.defined() ? bias.to(at::kFloat) : bias;
+  const at::Tensor logits = ops::linear(n.to(at::kFloat), router.to(at::kFloat), wide_bias).contiguous();
   ExpertChoice choice = {at::empty({n.size(0), experts.per_token}, logits.options().dtype(at::kInt)),
                          at::empty({n.size(0), experts.per_token}, logits.options())};
   kernels::route_experts({.logits = logits.data_ptr<float>(),
@@ -20,8 +22,10 @@ ExpertChoice choose_experts(const at::Tensor& n, const at::Tensor& router, const
   return choice;
 }
 
-at::Tensor expert_mlp(const at::Tensor& n, const LayerWeights& weights, const ExpertConfig& experts) {
-  const ExpertChoice choice = choose_experts(n, weights.router, experts);
+at::Tensor expert_mlp(const at::Tensor& n, const LayerWeights& weights, const ExpertConfig& experts,
+                      MlpActivation activation) {
+  const auto bias_of = [](const at::Tensor& biases, std::int64_t i) { return biases.defined() ? biases[i] : biases; };
+  const ExpertChoice choice = choose_experts(n, weights.router, experts, weights.router_bias);
   // Pairs of a token and one of its experts, all of expert 0 first; of one expert in the order of the tokens.
   const at::Tensor expert = choice.expert.view({-1}).to(at::kLong);
   const at::Tensor pairs = std::get<1>(at::sort(expert, /*stable=*/true, /*dim=*/0, /*descending=*/false));
@@ -34,9 +38,10 @@ at::Tensor expert_mlp(const at::Tensor& n, const LayerWeights& weights, const Ex
     const std::int64_t count = counts.data_ptr<std::int64_t>()[i];
     if (count == 0) continue;
     const at::Tensor rows = tokens.narrow(0, first, count);
-    const at::Tensor activation =
-        ops::glu(ops::linear(n.index_select(0, rows), weights.gate_up[i]), MlpActivation::silu);
-    const at::Tensor y = ops::linear(activation, weights.down[i]).to(at::kFloat);
+    const at::Tensor gate_up =
+        ops::linear(n.index_select(0, rows), weights.gate_up[i], bias_of(weights.gate_up_bias, i));
+    const at::Tensor y =
+        ops::linear(ops::glu(gate_up, activation), weights.down[i], bias_of(weights.down_bias, i)).to(at::kFloat);
     sum.index_add_(0, rows, y.mul_(pair_weights.narrow(0, first, count)));  // each token once: one order of the sum
     first += count;
   }

@@ -50,16 +50,22 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps, fl
   return out;
 }
 
+kernels::GluActivation glu_activation(MlpActivation activation) {
+  using kernels::GluActivation;
+  return activation == MlpActivation::silu        ? GluActivation::silu
+         : activation == MlpActivation::gelu_tanh ? GluActivation::gelu_tanh
+                                                  : GluActivation::clamped;
+}
+
 at::Tensor glu(const at::Tensor& gate_up, MlpActivation activation) {
   check(gate_up, "gate_up");
   const std::int64_t n = gate_up.size(0), dim = gate_up.size(1) / 2;
   at::Tensor out = at::empty({n, dim}, gate_up.options());
-  const bool is_silu = activation == MlpActivation::silu;
   kernels::glu({.gate_up = gate_up.data_ptr(),
                 .out = out.data_ptr(),
                 .n_rows = n,
                 .dim = static_cast<int>(dim),
-                .activation = is_silu ? kernels::GluActivation::silu : kernels::GluActivation::gelu_tanh,
+                .activation = glu_activation(activation),
                 .dtype = kernel_dtype(gate_up.scalar_type())},
                place_of(gate_up.device()));
   return out;

@@ -9,12 +9,16 @@
 #include "engine/core/files/weights/model_family.h"
 #include "engine/model/attention_scores.h"
 #include "engine/model/place.h"
+#include "kernels/glu.h"
 #include "kernels/slot_cache.h"
 
 namespace kvscope::engine::ops {
 
 /// x: [..., dim] -> the same shape; each row x / sqrt(mean(x^2) + eps) * (weight_offset + weight).
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps, float weight_offset = 0);
+
+/// The activation as kernels name it.
+kernels::GluActivation glu_activation(MlpActivation activation);
 
 /// activation(gate) * up of gate_up [n, 2 dim]: gate, then up. -> [n, dim].
 at::Tensor glu(const at::Tensor& gate_up, MlpActivation activation);

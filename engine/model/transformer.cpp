@@ -67,11 +67,12 @@ class PromptLayer {
     clear_gate(tokens.q);
   }
 
-  at::Tensor project(const at::Tensor& x, const at::Tensor& matrix) const {
-    return ops::linear(x.view({x.size(0), -1}), matrix);
+  at::Tensor project_out(const at::Tensor& attended) const {
+    return ops::linear(attended.view({attended.size(0), -1}), weights_.o_proj, weights_.o_bias);
   }
+  at::Tensor project(const at::Tensor& x, const at::Tensor& matrix) const { return ops::linear(x, matrix); }
   at::Tensor gated(const at::Tensor& n) const { return ops::glu(ops::linear(n, weights_.gate_up), layer_.activation); }
-  at::Tensor experts(const at::Tensor& n) const { return expert_mlp(n, weights_, layer_.experts); }
+  at::Tensor experts(const at::Tensor& n) const { return expert_mlp(n, weights_, layer_.experts, layer_.activation); }
   void add(const at::Tensor& branch) { x_.add_(branch); }
 
  private:

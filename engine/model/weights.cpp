@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/core/files/weights/kernel_limits.h"
+#include "engine/core/files/weights/mxfp4.h"
 
 namespace kvscope::engine {
 namespace {
@@ -67,13 +68,58 @@ void plan_experts(const ModelConfig& config, int index, const WeightReader& read
   plan.add(out.down, std::move(down));
 }
 
-/// Rows of all experts under each other become one matrix of each.
-void split_experts(const ModelConfig& config, Weights& weights) {
-  for (std::size_t i = 0; i < config.layers.size(); ++i) {
-    if (config.layers[i].mlp != MlpKind::experts) continue;
-    const std::int64_t n = config.layers[i].experts.n;
-    for (at::Tensor* matrices : {&weights.layers[i].gate_up, &weights.layers[i].down})
-      *matrices = matrices->view({n, -1, matrices->size(-1)});
+/// The experts of a family with TensorNames::turned_experts, as its files have them: turn_experts() lays them out.
+void plan_turned_experts(const ModelConfig& config, int index, const WeightReader& reader, LayerWeights& out,
+                         Plan& plan) {
+  const TensorNames& names = config.family->names;
+  const ExpertConfig& experts = config.layers[static_cast<std::size_t>(index)].experts;
+  const std::int64_t n = experts.n, hidden = config.hidden_size, ff = experts.intermediate;
+  const std::string all = names.in_layer(index, names.experts, ".");
+  const auto add = [&](at::Tensor& matrix, at::Tensor& bias, const char* part, std::int64_t rows,
+                       std::int64_t columns) {
+    const std::string name = all + part, packed = name + kPackedSuffix;
+    if (reader.has(packed)) {
+      plan.add(matrix, {{packed, {n, rows, columns}}});
+    } else {
+      plan.add(matrix, {{name, {n, columns, rows}}});
+    }
+    if (experts.biased) plan.add(bias, {{name + "_bias", {n, rows}}});
+  };
+  plan.add(out.router, {{names.in_layer(index, names.router), {n, hidden}}});
+  if (experts.biased) plan.add(out.router_bias, {{names.in_layer(index, names.router, ".bias"), {n}}});
+  add(out.gate_up, out.gate_up_bias, "gate_up_proj", 2 * ff, hidden);
+  add(out.down, out.down_bias, "down_proj", hidden, ff);
+}
+
+/// Rows of gate and up by turns, [n, 2 ff, ...], become those of gate and then those of up.
+at::Tensor gate_then_up(const at::Tensor& by_turns) {
+  return by_turns.unflatten(1, {-1, 2}).transpose(1, 2).contiguous().view(by_turns.sizes());
+}
+
+/// The matrices of plan_turned_experts() as LayerWeights has them, a layer at a time: each is copied once.
+void turn_experts(const ModelConfig& config, int index, const WeightReader& reader, LayerWeights& layer) {
+  const TensorNames& names = config.family->names;
+  const auto rows_first = [&](const at::Tensor& matrices, const char* part) {
+    const bool is_packed = reader.has(names.in_layer(index, names.experts, ".") + part + kPackedSuffix);
+    return is_packed ? matrices : matrices.transpose(1, 2);
+  };
+  layer.gate_up = gate_then_up(rows_first(layer.gate_up, "gate_up_proj"));
+  layer.down = rows_first(layer.down, "down_proj").contiguous();
+  if (layer.gate_up_bias.defined()) layer.gate_up_bias = gate_then_up(layer.gate_up_bias);
+}
+
+/// One matrix of each expert, whatever the files have.
+void split_experts(const ModelConfig& config, const WeightReader& reader, Weights& weights) {
+  for (int i = 0; i < config.n_layers; ++i) {
+    const LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
+    LayerWeights& out = weights.layers[static_cast<std::size_t>(i)];
+    if (layer.mlp != MlpKind::experts) continue;
+    if (config.family->names.turned_experts) {
+      turn_experts(config, i, reader, out);
+      continue;
+    }
+    for (at::Tensor* matrices : {&out.gate_up, &out.down})
+      *matrices = matrices->view({layer.experts.n, -1, matrices->size(-1)});
   }
 }
 
@@ -103,13 +149,14 @@ void plan_layer(const ModelConfig& config, int index, const WeightReader& reader
   }
   if (layer.attention.has_sink) plan.add(out.sink, {part(names.sink, {config.n_heads}, "")});
   plan.add(out.o_proj, {part(names.o, {hidden, q_rows})});
+  if (layer.o_bias) plan.add(out.o_bias, {part(names.o, {hidden}, ".bias")});
   if (layer.norms != NormPlacement::after) plan.add(out.post_norm, {part(names.post_norm, {hidden})});
   if (layer.norms != NormPlacement::before) {
     plan.add(out.attention_out_norm, {part(names.attention_out_norm, {hidden})});
     plan.add(out.mlp_out_norm, {part(names.mlp_out_norm, {hidden})});
   }
   if (layer.mlp == MlpKind::experts) {
-    plan_experts(config, index, reader, out, plan);
+    (names.turned_experts ? plan_turned_experts : plan_experts)(config, index, reader, out, plan);
     return;
   }
   if (names.gate_up != nullptr) {
@@ -203,7 +250,7 @@ Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Devi
   if (!config.tie_word_embeddings) plan.add(weights.lm_head, {part(names.lm_head, {vocab, hidden})});
   plan.execute(reader, weights);
   if (config.tie_word_embeddings) weights.lm_head = weights.embed;
-  split_experts(config, weights);
+  split_experts(config, reader, weights);
   weights.norm_offset = config.family->norm_offset;
   weights.embed_scale = embed_scale(config, dtype);
   for (LayerWeights& layer : weights.layers) {

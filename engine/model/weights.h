@@ -20,12 +20,15 @@ struct LayerWeights {
   at::Tensor q_norm;      // [head_dim], undefined for a layer without norms per head
   at::Tensor k_norm;      // [head_dim]
   at::Tensor o_proj;      // [hidden, n_heads * head_dim]
+  at::Tensor o_bias;      // [hidden], undefined for a layer without
   at::Tensor post_norm;   // [hidden], before the MLP, as input_norm
   at::Tensor gate_up;     // [2 intermediate, hidden] gate and up stacked
   at::Tensor down;        // [hidden, intermediate]
   // Of a layer with experts (ExpertConfig) gate_up is [n, 2 intermediate, hidden] and down [n, hidden, intermediate], of each
   // expert as above.
   at::Tensor router;  // [n, hidden], undefined for a layer without
+  // [n], [n, 2 intermediate], [n, hidden]; undefined for experts without biases
+  at::Tensor router_bias, gate_up_bias, down_bias;
 
   at::Tensor sink;                              // [n_heads] float32, undefined for a layer without
   at::Tensor attention_out_norm, mlp_out_norm;  // [hidden], undefined for a layer without norms around or after
@@ -71,7 +74,8 @@ class WeightReader {
   virtual void check(const std::string& name, const std::vector<std::int64_t>& shape) const = 0;
   /// Whether files have this tensor, which is read instead of others. A reader that makes any tensor has none of these.
   virtual bool has(const std::string& /*name*/) const { return false; }
-  /// Fills all targets, in any order.
+  /// Fills all targets, in any order. Packed numbers (mxfp4.h), whose names end in kPackedSuffix, arrive unpacked: `shape` is that of
+  /// the numbers.
   virtual void read(const std::vector<TensorTarget>& targets) = 0;
 };
 

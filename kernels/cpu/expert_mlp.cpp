@@ -62,16 +62,23 @@ class NormedRows {
 
 int blocks_of(int rows) { return (rows + kBlock - 1) / kBlock; }
 
+/// y[i] += bias[from + i], where there is a bias.
+void add_bias(const void* bias, std::int64_t from, int n, DType dtype, float* y) {
+  float buffer[kBlock];
+  if (bias != nullptr) add_scaled(y, 1, as_floats(bias, from, n, dtype, buffer), n);
+}
+
 /// Channels first ... first + n - 1 of the activation of one token's expert.
 void activate_block(const ExpertMlpArgs& args, const void* n_row, std::int64_t slot, int first, int n) {
   const std::int64_t row = static_cast<std::int64_t>(args.expert[slot]) * 2 * args.ff + first;
   float gate[kBlock], up[kBlock];
   const auto multiply = [&](std::int64_t from, float* y) {
     best_gemv().multiply(args.dtype, args.gate_up, from * args.dim, n_row, args.dim, n, 1, y, kBlock);
+    add_bias(args.gate_up_bias, from, n, args.dtype, y);
   };
   multiply(row, gate);
   multiply(row + args.ff, up);
-  swiglu(gate, up, n);
+  activate(args.gate, gate, up, n);
   store(gate, args.activation, slot * args.ff + first, n, args.dtype);
 }
 
@@ -81,6 +88,7 @@ void add_block(const ExpertMlpArgs& args, const Vectors& activations, std::int64
   for (std::int64_t slot = token * args.n_chosen; slot < (token + 1) * args.n_chosen; ++slot) {
     const std::int64_t row = static_cast<std::int64_t>(args.expert[slot]) * args.dim + first;
     best_gemv().multiply(args.dtype, args.down, row * args.ff, activations.at(slot), args.ff, n, 1, y, kBlock);
+    add_bias(args.down_bias, row, n, args.dtype, y);
     add_scaled(sum, args.weight[slot], y, n);
   }
   add_scaled(args.out + token * args.dim + first, 1, sum, n);

@@ -14,7 +14,7 @@ void glu_piece(const GluArgs& args, std::int64_t from, std::int64_t to, int n) {
   float gate[kPiece], up[kPiece];
   copy_floats(args.gate_up, from, n, args.dtype, gate);
   const float* factor = as_floats(args.gate_up, from + args.dim, n, args.dtype, up);
-  args.activation == GluActivation::silu ? swiglu(gate, factor, n) : geglu(gate, factor, n);
+  activate(args.activation, gate, factor, n);
   store(gate, args.out, to, n, args.dtype);
 }
 

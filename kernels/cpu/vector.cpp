@@ -119,6 +119,22 @@ KVSCOPE_CLONES void geglu(float* gate, const float* up, std::int64_t n) {
   }
 }
 
+KVSCOPE_CLONES void clamped_glu(float* gate, const float* up, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float g = gate[i] > kClampedLimit ? kClampedLimit : gate[i];
+    const float below = up[i] > kClampedLimit ? kClampedLimit : up[i],
+                u = below < -kClampedLimit ? -kClampedLimit : below;
+    gate[i] = g / (1 + exp_up_to_88(-kClampedAlpha * g)) * (1 + u);
+  }
+}
+
+void activate(GluActivation activation, float* gate, const float* up, std::int64_t n) {
+  if (activation == GluActivation::silu) return swiglu(gate, up, n);
+  if (activation == GluActivation::gelu_tanh) return geglu(gate, up, n);
+  clamped_glu(gate, up, n);
+}
+
 KVSCOPE_CLONES void silu(float* x, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) x[i] = x[i] / (1 + exp_up_to_88(-x[i]));

@@ -6,6 +6,7 @@
 
 #include "kernels/bfloat16.h"
 #include "kernels/dtype.h"
+#include "kernels/glu.h"
 
 namespace kvscope::kernels::cpu {
 
@@ -39,6 +40,12 @@ void swiglu(float* gate, const float* up, std::int64_t n);
 /// gate[i] <- gelu_tanh(gate[i]) up[i], gelu_tanh(g) = g / 2 (1 + tanh(u)) = g / (1 + exp(-2 u)),
 /// u = sqrt(2 / pi) (g + 0.044715 g^3)
 void geglu(float* gate, const float* up, std::int64_t n);
+
+/// gate[i] <- g / (1 + exp(-1.702 g)) (1 + u), g = min(gate[i], 7), u = up[i] within -7 ... 7: GluActivation::clamped
+void clamped_glu(float* gate, const float* up, std::int64_t n);
+
+/// gate[i] <- activation(gate[i]) up[i], one of these three.
+void activate(GluActivation activation, float* gate, const float* up, std::int64_t n);
 
 /// x[i] <- x[i] / (1 + exp(-x[i]))
 void silu(float* x, std::int64_t n);

@@ -23,7 +23,7 @@ __device__ inline void finish(const ProjectArgs& args, int token, long long row,
       static_cast<T*>(args.out)[token * args.n_rows + row] = from_float<T>(biased);
       return;
     case Epilogue::add:
-      static_cast<float*>(args.out)[token * args.n_rows + row] += y;
+      static_cast<float*>(args.out)[token * args.n_rows + row] += args.bias ? biased : y;
       return;
     case Epilogue::swiglu:
       static_cast<T*>(args.out)[token * (args.n_rows / 2) + row] = from_float<T>(y / (1.0f + expf(-y)) * up);

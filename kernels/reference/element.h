@@ -6,6 +6,7 @@
 
 #include "kernels/bfloat16.h"
 #include "kernels/dtype.h"
+#include "kernels/glu.h"
 #include "kernels/score_variant.h"
 #include "kernels/slot_cache.h"
 
@@ -33,6 +34,14 @@ inline double silu(double x) { return x / (1 + std::exp(-x)); }
 inline double gelu(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
 inline double gelu_tanh(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
+/// What a gate makes of `up` (glu.h).
+inline double gated(GluActivation activation, double gate, double up) {
+  if (activation == GluActivation::silu) return silu(gate) * up;
+  if (activation == GluActivation::gelu_tanh) return gelu_tanh(gate) * up;
+  const double limit = kClampedLimit, x = gate > limit ? limit : gate;
+  return x * sigmoid(double{kClampedAlpha} * x) * (1 + (up > limit ? limit : up < -limit ? -limit : up));
 }
 
 /// A product q . k as a score (score_variant.h).

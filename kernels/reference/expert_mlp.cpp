@@ -20,6 +20,8 @@ std::vector<double> normed(const ExpertMlpArgs& args, std::int64_t token) {
   return n;
 }
 
+double bias_of(const void* bias, std::int64_t index, DType dtype) { return bias ? load(bias, index, dtype) : 0; }
+
 }  // namespace
 
 void expert_mlp(const ExpertMlpArgs& args) {
@@ -30,15 +32,16 @@ void expert_mlp(const ExpertMlpArgs& args) {
     for (std::int64_t slot = token * args.n_chosen; slot < (token + 1) * args.n_chosen; ++slot) {
       const std::int64_t expert = args.expert[slot];
       for (std::int64_t r = 0; r < ff; ++r) {
-        double gate = 0, up = 0;
+        double gate = bias_of(args.gate_up_bias, expert * 2 * ff + r, args.dtype);
+        double up = bias_of(args.gate_up_bias, expert * 2 * ff + ff + r, args.dtype);
         for (std::int64_t c = 0; c < dim; ++c) {
           gate += load(args.gate_up, (expert * 2 * ff + r) * dim + c, args.dtype) * n[c];
           up += load(args.gate_up, (expert * 2 * ff + ff + r) * dim + c, args.dtype) * n[c];
         }
-        store(args.activation, slot * ff + r, args.dtype, silu(gate) * up);
+        store(args.activation, slot * ff + r, args.dtype, gated(args.gate, gate, up));
       }
       for (std::int64_t r = 0; r < dim; ++r) {
-        double y = 0;
+        double y = bias_of(args.down_bias, expert * dim + r, args.dtype);
         for (std::int64_t c = 0; c < ff; ++c)
           y += load(args.down, (expert * dim + r) * ff + c, args.dtype) *
                load(args.activation, slot * ff + c, args.dtype);

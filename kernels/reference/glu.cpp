@@ -9,8 +9,7 @@ void glu(const GluArgs& args) {
     for (int i = 0; i < args.dim; ++i) {
       const double x = load(args.gate_up, row * 2 * args.dim + i, args.dtype);
       const double up = load(args.gate_up, row * 2 * args.dim + args.dim + i, args.dtype);
-      store(args.out, row * args.dim + i, args.dtype,
-            (args.activation == GluActivation::silu ? silu(x) : gelu_tanh(x)) * up);
+      store(args.out, row * args.dim + i, args.dtype, gated(args.activation, x, up));
     }
   }
 }

@@ -40,7 +40,7 @@ void finish(const ProjectArgs& args, std::int64_t at, std::int64_t row, const st
     case Epilogue::store:
       return store(args.out, at, args.dtype, biased);
     case Epilogue::add:
-      return store(floats, at, DType::f32, floats[at] + y);
+      return store(floats, at, DType::f32, floats[at] + biased);
     case Epilogue::swiglu:
       return store(args.out, at, args.dtype, y / (1 + std::exp(-y)) * product(args, row + args.n_rows / 2, n));
     case Epilogue::geglu:

@@ -170,7 +170,7 @@ std::vector<BrokenModel> broken_configurations() {
        "twice"},
       {"no architecture", edit_json(kConfig, [](json& c) { c.erase("architectures"); }), kConfig, "missing"},
       {"an architecture of others", config("architectures", {"MambaForCausalLM"}), kConfig,
-       "\"MambaForCausalLM\" is not supported; expected one of: Qwen3ForCausalLM, Qwen2ForCausalLM, LlamaForCausalLM, Mistral"},
+       "\"MambaForCausalLM\" is not supported; expected NAMEForCausalLM, where NAME is one of: Qwen3, Qwen2, Llama, Mistral"},
       {"a billion layers", config("num_hidden_layers", 1'000'000'000), kConfig, "num_hidden_layers: 1000000000"},
       {"a vocabulary of 2^64", config("vocab_size", 18446744073709551615u), kConfig,
        "vocab_size: 18446744073709551615"},

@@ -505,9 +505,9 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
   const auto c = GENERATE(values<Case>({
       {"architectures",
        {"LlavaForConditionalGeneration"},
-       "architectures: \"LlavaForConditionalGeneration\" is not supported; expected one of: Qwen3ForCausalLM, "
-       "Qwen2ForCausalLM, LlamaForCausalLM, MistralForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM, "
-       "Gemma3ForCausalLM, Qwen3MoeForCausalLM, Olmo2ForCausalLM, Olmo3ForCausalLM"},
+       "architectures: \"LlavaForConditionalGeneration\" is not supported; expected NAMEForCausalLM, where "
+       "NAME is one of: Qwen3, Qwen2, Llama, Mistral, SmolLM3, Phi3, Gemma3, Qwen3Moe, Olmo2, Olmo3, GptOss; hint: "
+       "--engine hf"},
       {"architectures", "Qwen3ForCausalLM", "architectures: not a list"},
       {"architectures", {1}, "architectures: not a list"},
       {"rope_scaling",

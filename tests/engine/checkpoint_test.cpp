@@ -39,9 +39,10 @@ std::vector<at::Tensor> all_tensors(const Weights& weights) {
   std::vector<at::Tensor> out{weights.embed, weights.final_norm, weights.lm_head};
   for (const engine::LayerWeights& layer : weights.layers) {
     for (const at::Tensor& tensor :
-         {layer.input_norm, layer.qkv_proj, layer.qkv_bias, layer.q_norm, layer.k_norm, layer.whole_q_norm,
-          layer.whole_k_norm, layer.o_proj, layer.post_norm, layer.attention_out_norm, layer.mlp_out_norm, layer.router,
-          layer.gate_up, layer.down, layer.inv_freq}) {
+         {layer.input_norm,   layer.qkv_proj,     layer.qkv_bias,    layer.q_norm,       layer.k_norm,
+          layer.whole_q_norm, layer.whole_k_norm, layer.o_proj,      layer.post_norm,    layer.attention_out_norm,
+          layer.mlp_out_norm, layer.router,       layer.gate_up,     layer.down,         layer.inv_freq,
+          layer.o_bias,       layer.sink,         layer.router_bias, layer.gate_up_bias, layer.down_bias}) {
       if (tensor.defined()) out.push_back(tensor);
     }
   }
@@ -109,6 +110,8 @@ TEST_CASE("each family finds its own tensors, and needs them all", "[engine][loa
   CHECK(model.weights().layers[0].sink.defined() == layer.attention.has_sink);
   CHECK(model.weights().layers[0].mlp_out_norm.defined() == (layer.norms != NormPlacement::before));
   CHECK(model.weights().layers[0].router.defined() == (layer.mlp == MlpKind::experts));
+  CHECK(model.weights().layers[0].o_bias.defined() == layer.o_bias);
+  CHECK(model.weights().layers[0].down_bias.defined() == layer.experts.biased);
   // Without any one of them the model does not load, and the line says which.
   for (const auto& [missing, shape] : test::tensor_shapes(model.config())) {
     std::vector<TensorToWrite> others;

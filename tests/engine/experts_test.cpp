@@ -27,7 +27,7 @@ constexpr int kTokens = 140, kPrompt = 100;
 ModelConfig mixture_config() {
   ModelConfig config = test::small_config();
   config.set_family(*find_family("Qwen3MoeForCausalLM"));
-  config.layers[1].mlp = MlpKind::experts;
+  config.layers[0].mlp = MlpKind::gated;
   config.layers[1].experts = {.n = 12, .per_token = 3, .intermediate = 40, .normalised = true};
   return config;
 }

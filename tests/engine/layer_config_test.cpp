@@ -57,6 +57,7 @@ TEST_CASE("everything that a layer is configured with has its effect", "[engine]
       [](LayerConfig& layer) { layer.qk_norm = QkNorm::heads; },
       [](LayerConfig& layer) { layer.qk_norm = QkNorm::whole; },
       [](LayerConfig& layer) { layer.qkv_bias = false; },
+      [](LayerConfig& layer) { layer.o_bias = true; },
       [](LayerConfig& layer) { layer.rope_theta = 600; },
       [](LayerConfig& layer) { layer.rope_scaling = {.kind = RopeKind::linear, .factor = 2}; },
       [](LayerConfig& layer) { layer.attention.scale = 0.3; },
@@ -140,12 +141,12 @@ TEST_CASE("a sink logit of -inf in every head is none, one of 0 has its effect",
   CHECK(test::relative_difference(logits_with(true, 0), plain) > 1e-3);
 }
 
-TEST_CASE("what computes no soft cap and no sink logit refuses a model that has one", "[engine][layers][variant]") {
+TEST_CASE("what computes no soft cap or no sink logit refuses a model that has one", "[engine][layers][variant]") {
   const ModelConfig config = test::small_variant_config();
   const engine::LoadedModel model = engine::LoadedModel::random(config, 3, {"cpu", "float32"});
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, config.vocab_size, 4);
   CHECK_THAT(test::error_of([&] { test::feed(model, ids, 40, "expected-attention:budget=40"); }),
-             Catch::StartsWith("model: layer 0: a sink logit of attention; expected attention without it"));
+             Catch::StartsWith("model: layer 0: a soft cap of attention scores; expected attention without it"));
   CHECK_THAT(test::error_of([&] { engine::DecoderModule(config, 16, at::kCPU, at::kFloat, /*trained=*/false); }),
              Catch::StartsWith("model: layer 0: a sink logit of attention"));
 }
@@ -160,6 +161,10 @@ TEST_CASE("the trainer's pass over a sequence is the engine's prompt, in every f
       test::error_of([&] { module.emplace(config, kTokens, at::kCPU, at::kFloat, /*trained=*/false); });
   if (family.names.qkv != nullptr) {
     CHECK_THAT(refusal, Catch::Contains("queries, keys and values of one matrix"));
+    return;
+  }
+  if (config.layers[1].attention.has_sink) {
+    CHECK_THAT(refusal, Catch::Contains("a sink logit of attention"));
     return;
   }
   if (config.layers[1].mlp == MlpKind::experts) {

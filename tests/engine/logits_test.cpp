@@ -188,14 +188,14 @@ void check_bfloat16_of_experts(const nlohmann::json& golden, const std::string& 
 }
 
 TEST_CASE("logits of models with experts are those of transformers", "[engine][logits][experts]") {
-  const nlohmann::json& golden = golden_experts()[GENERATE(range(0, 3))];
+  const nlohmann::json& golden = golden_experts()[GENERATE(range(0, 5))];
   check_logits(golden, "cpu");
   check_bfloat16_of_experts(golden, "cpu");
 }
 
 TEST_CASE("logits of models with experts on CUDA are those of transformers", "[engine][logits][experts][cuda]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");
-  const nlohmann::json& golden = golden_experts()[GENERATE(range(0, 3))];
+  const nlohmann::json& golden = golden_experts()[GENERATE(range(0, 5))];
   check_logits(golden, "cuda");
   check_bfloat16_of_experts(golden, "cuda");
 }

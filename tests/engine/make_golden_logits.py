@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import transformers
 from tokenizers import Tokenizer
-from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
                           Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           Qwen3MoeConfig, Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
 
@@ -30,7 +30,7 @@ CLASSES = {'Qwen3ForCausalLM': (Qwen3Config, Qwen3ForCausalLM), 'Qwen2ForCausalL
 OTHERS = {'MistralForCausalLM': (MistralConfig, MistralForCausalLM), 'SmolLM3ForCausalLM': (SmolLM3Config, SmolLM3ForCausalLM),
           'Phi3ForCausalLM': (Phi3Config, Phi3ForCausalLM), 'Gemma3ForCausalLM': (Gemma3TextConfig, Gemma3ForCausalLM),
           'Qwen3MoeForCausalLM': (Qwen3MoeConfig, Qwen3MoeForCausalLM), 'Olmo2ForCausalLM': (Olmo2Config, Olmo2ForCausalLM),
-          'Olmo3ForCausalLM': (Olmo3Config, Olmo3ForCausalLM)}
+          'Olmo3ForCausalLM': (Olmo3Config, Olmo3ForCausalLM), 'GptOssForCausalLM': (GptOssConfig, GptOssForCausalLM)}
 TOKENS = 142
 POSITIONS = [0, 16, 63, 64, 127, 128, TOKENS - 1]  # whose logits are kept: beside the borders of pages and tiles
 # The original contexts are so short that the scaling matters within TOKENS.
@@ -144,6 +144,13 @@ def expert_shapes():
     yield make_config('Qwen3MoeForCausalLM', 2, 2, 64, False, 'default', 2) | dict(
         num_hidden_layers=3, mlp_only_layers=[0], num_local_experts=33, num_experts_per_tok=5, moe_intermediate_size=24,
         norm_topk_prob=False)
+    # Experts so narrow that the formula's weights are large: many gates and factors pass the limit of 7.
+    yield make_config('GptOssForCausalLM', 4, 2, 64, False, 'default', 3) | dict(
+        num_hidden_layers=3, sliding_window=24, num_local_experts=16, num_experts_per_tok=4, intermediate_size=8,
+        rope_scaling=dict(rope_type='yarn', factor=8.0, original_max_position_embeddings=32, truncate=False))
+    yield make_config('GptOssForCausalLM', 2, 1, 128, True, 'default', 4) | dict(
+        sliding_window=65, layer_types=['full_attention', 'sliding_attention'], num_local_experts=5, num_experts_per_tok=2,
+        intermediate_size=96)
 
 
 def expert_formula(name, shape, seed):
@@ -178,7 +185,8 @@ def make_model(config, seed, weights_dtype=torch.float32):
     model = model_class(made).float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            values = (expert_formula if '.experts.' in name else formula)(name, tuple(parameter.shape), seed)
+            apart = '.experts.' in name and model_class is Qwen3MoeForCausalLM
+            values = (expert_formula if apart else formula)(name, tuple(parameter.shape), seed)
             parameter.copy_(torch.from_numpy(values).to(weights_dtype))
     if model_class is Olmo3ForCausalLM:
         unscale_local_layers(model, config_class, config)
@@ -225,6 +233,16 @@ def golden_score(seed, config, dtype):
                 nll=float(f'{-np.mean(chosen):.9g}'))
 
 
+def golden_mxfp4():
+    """Every code under every scale, as transformers unpacks it: numbers of 32 codes a scale, as the bits of bfloat16."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+    blocks = torch.tensor([i | (i * 5 + 3) % 16 << 4 for i in range(16)], dtype=torch.uint8).expand(1, 256, 1, 16)
+    scales = torch.arange(256, dtype=torch.uint8).view(1, 256, 1)
+    numbers = convert_moe_packed_tensors(blocks.contiguous(), scales)  # [1, 32, 256]
+    bits = numbers[0].t().contiguous().view(torch.int16).to(torch.int32) & 0xFFFF
+    return dict(block=blocks[0, 0, 0].tolist(), bits=bits.tolist())
+
+
 def write(name, **content):
     out = dict(script='tests/engine/make_golden_logits.py', torch=torch.__version__, transformers=transformers.__version__)
     path = FOLDER / 'golden' / name
@@ -240,6 +258,7 @@ if __name__ == '__main__':
     write('local_logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(local_shapes(), start=201)])
     write('family_logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(family_shapes(), start=301)])
     write('expert_logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(expert_shapes(), start=401)])
+    write('mxfp4.json.gz', **golden_mxfp4())
     write('score.json.gz', text=TEXT, models=[
         golden_score(101, make_config('Qwen3ForCausalLM', 2, 2, 64, True, 'yarn', 0, vocab=4096), 'bfloat16'),
         golden_score(102, make_config('Qwen2ForCausalLM', 7, 1, 64, False, 'default', 1, vocab=4096), 'float16'),

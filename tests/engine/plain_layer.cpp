@@ -12,6 +12,7 @@ namespace kvscope::test {
 namespace {
 
 Rows rows(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
   const at::Tensor x = tensor.to(at::kDouble).cpu().contiguous();
   return {.n_heads = x.dim() == 3 ? static_cast<int>(x.size(1)) : 1,
           .dim = static_cast<int>(x.size(-1)),
@@ -21,8 +22,8 @@ Rows rows(const at::Tensor& tensor) {
 }  // namespace
 
 PlainLayer plain_layer(const engine::LayerTokens& tokens) {
-  return {rows(tokens.x), rows(tokens.input), rows(tokens.q_unrotated), rows(tokens.k_unrotated),
-          rows(tokens.q), rows(tokens.k),     rows(tokens.v),           tokens.scores.scale};
+  return {rows(tokens.x), rows(tokens.input), rows(tokens.q_unrotated), rows(tokens.k_unrotated),       rows(tokens.q),
+          rows(tokens.k), rows(tokens.v),     tokens.scores.scale,      rows(tokens.scores.sink).values};
 }
 
 namespace {
@@ -74,9 +75,13 @@ double sink_weight(const engine::AttentionScores& scores, int head) {
   return scores.sink.defined() ? std::exp(scores.sink[head].item<double>()) : 0;
 }
 
+double sink_weight(const PlainLayer& layer, int head) {
+  return layer.sink.empty() ? 0 : std::exp(layer.sink[static_cast<std::size_t>(head)]);
+}
+
 std::vector<double> attention(const PlainLayer& layer, int query, int head, const std::vector<int>& keys) {
   std::vector<double> p;
-  double sum = 0;
+  double sum = sink_weight(layer, head);
   for (const int t : keys) {
     const double logit =
         layer.scale * dot(layer.q.at(query, head), layer.k.at(t, head / layer.group_size()), layer.q.dim);

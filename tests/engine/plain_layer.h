@@ -21,7 +21,8 @@ struct Rows {
 /// As LayerTokens in engine/model/transformer.h.
 struct PlainLayer {
   Rows x, input, q_unrotated, k_unrotated, q, k, v;
-  double scale = 0;  // of q . k
+  double scale = 0;          // of q . k
+  std::vector<double> sink;  // of each query head, or empty
   int group_size() const { return q.n_heads / k.n_heads; }
 };
 
@@ -36,7 +37,9 @@ double dot(const double* a, const double* b, int n);
 /// exp of the score of a product q . k, and of the sink logit of a query head: 0 without (kernels/score_variant.h).
 double weight_of(const engine::AttentionScores& scores, double product);
 double sink_weight(const engine::AttentionScores& scores, int head);
-/// Softmax over `keys`, positions; 0 for those behind the query.
+/// exp of a layer's sink logit of a query head: 0 without.
+double sink_weight(const PlainLayer& layer, int head);
+/// Softmax over `keys`, positions, and the sink logit; 0 for those behind the query.
 std::vector<double> attention(const PlainLayer& layer, int query, int head, const std::vector<int>& keys);
 /// The n of greatest worth; of equals the earlier.
 std::vector<int> greatest(const std::vector<double>& worth, int n);

@@ -113,7 +113,7 @@ std::vector<double> expected_scores(const PlainLayer& layer, const std::vector<d
       centred.push_back(turned(x, inv_freq, n, n_future));
     }
     std::vector<double> weight(held.size());
-    double sum = 0;
+    double sum = sink_weight(layer, head);
     for (std::size_t i = 0; i < held.size(); ++i) {
       if (held[i] < n_sink) continue;
       const double* k = layer.k.at(held[i], kv_head);

@@ -135,10 +135,13 @@ ModelConfig family_config(const ModelFamily& family) {
   if (!family.scales_local)
     config.layers[1].rope_scaling = {.kind = RopeKind::yarn, .factor = 4, .original_positions = 32};
   if (family.reads("no_rope_layers")) config.layers[1].rotates = false;
-  if (family.reads(kExpertsKey)) {
-    config.layers[1].mlp = MlpKind::experts;
-    config.layers[1].experts = {.n = 12, .per_token = 3, .intermediate = 40, .normalised = true};
+  for (LayerConfig& layer : config.layers) {
+    if (layer.mlp != MlpKind::experts) continue;
+    layer.experts = {
+        .n = 12, .per_token = 3, .intermediate = 40, .normalised = true, .biased = family.layer.experts.biased};
   }
+  // Layers with experts and without, where the family has both.
+  if (family.reads("mlp_only_layers")) config.layers[0].mlp = MlpKind::gated;
   return config;
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/glu.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -41,12 +42,24 @@ float activated(GluActivation activation, float x) {
   return 0.5f * x * (1 + std::tanh(0.797884561f * (x + 0.044715f * x * x * x)));
 }
 
+/// The gate and the factor of GluActivation::clamped, one operation after the other, rounded after each.
+float clamped(float x, float up, DType dtype) {
+  const auto round = [&](float value) { return rounded(value, dtype); };
+  const float g = std::min(x, 7.0f), u = std::clamp(up, -7.0f, 7.0f);
+  const float sigmoid = round(1 / (1 + std::exp(-round(1.702f * g))));
+  return round(round(g * sigmoid) * round(u + 1));
+}
+
 /// Two tensor operations, rounded after each.
 std::vector<float> naive(const Problem& p) {
   std::vector<float> out;
   for (int row = 0; row < p.n_rows; ++row) {
     const float* x = p.gate_up.data() + static_cast<std::size_t>(row) * 2 * p.dim;
     for (int i = 0; i < p.dim; ++i) {
+      if (p.activation == GluActivation::clamped) {
+        out.push_back(clamped(x[i], x[p.dim + i], p.dtype));
+        continue;
+      }
       out.push_back(rounded(rounded(activated(p.activation, x[i]), p.dtype) * x[p.dim + i], p.dtype));
     }
   }
@@ -57,7 +70,7 @@ void check_shapes(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const int dim = GENERATE(1, 7, 8, 192, 1025, 3072);  // parts of 16 bytes, of a vector and of a piece
   const int n_rows = GENERATE(0, 1, 33);
-  const GluActivation activation = GENERATE(GluActivation::silu, GluActivation::gelu_tanh);
+  const GluActivation activation = GENERATE(GluActivation::silu, GluActivation::gelu_tanh, GluActivation::clamped);
   CAPTURE(dim, n_rows, static_cast<int>(activation), static_cast<int>(dtype));
   const Problem p = random_problem(n_rows, dim, activation, dtype);
   const std::vector<float> expected = run(Backend::reference, p, DType::f32);
@@ -83,7 +96,35 @@ void check_ends(Backend backend) {
   CHECK(std::isnan(out[7]));
 }
 
+/// Gates above 7 are 7, ups outside -7 ... 7 are the nearest of the two, and a NaN of either stays one.
+void check_clamped(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const auto of = [&](std::vector<float> gates, std::vector<float> ups) {
+    gates.insert(gates.end(), ups.begin(), ups.end());
+    return run(backend, {1, static_cast<int>(ups.size()), dtype, gates, GluActivation::clamped}, dtype);
+  };
+  const float at_limit = static_cast<float>(7 / (1 + std::exp(-7 * 1.702)));
+  const std::vector<float> out = of({7, 8, 1e30f, 7, 7, 0, -1e30f, -200, NAN, 1}, {0, 0, 0, 9, -9, 3, 3, 7, 1, NAN});
+  for (const int i : {0, 1, 2}) CHECK(out[i] == rounded(at_limit, dtype));
+  CHECK(out[3] == rounded(8 * at_limit, dtype));
+  CHECK(out[4] == rounded(-6 * at_limit, dtype));
+  CHECK(out[5] == 0);
+  CHECK(std::abs(out[6]) < 1e-7f);
+  CHECK(std::abs(out[7]) < 1e-30f);
+  CHECK(std::isnan(out[8]));
+  CHECK(std::isnan(out[9]));
+}
+
 }  // namespace
+
+TEST_CASE("glu: the clamped gate is limited where it should be", "[kernels][glu]") {
+  check_clamped(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("glu: on CUDA the clamped gate is limited where it should be", "[kernels][glu][cuda]") {
+  if (skip_without_device()) return;
+  check_clamped(Backend::cuda);
+}
 
 TEST_CASE("glu: large and small gates saturate", "[kernels][glu]") {
   check_ends(GENERATE(Backend::reference, Backend::cpu));

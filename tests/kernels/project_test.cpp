@@ -86,7 +86,7 @@ std::vector<float> naive(const Problem& p) {
       const float y = product(r), bias = p.has_bias ? p.bias[r] : 0;
       const float rounded_y = round(round(y) + bias);
       if (p.epilogue == Epilogue::store) out.push_back(rounded_y);
-      if (p.epilogue == Epilogue::add) out.push_back(p.residual[t * p.n_rows + r] + y);
+      if (p.epilogue == Epilogue::add) out.push_back(p.residual[t * p.n_rows + r] + (y + bias));
       if (p.epilogue == Epilogue::logits) out.push_back(y + bias);
       if (p.epilogue == Epilogue::sigmoid) out.push_back(1 / (1 + std::exp(-(y + bias))));
       if (p.epilogue == Epilogue::silu) out.push_back(round(rounded_y / (1 + std::exp(-rounded_y))));
@@ -253,7 +253,7 @@ TEST_CASE("project: refuses what does not fit, by name and value", "[kernels][pr
   CHECK_THROWS_WITH(project(args, {}), "project: dim is 57345; expected 1 ... 57344");
   args.dim = 2;
   args.bias = x;
-  CHECK_THROWS_WITH(project(args, {}), "project: bias is given; expected null for the epilogues add, swiglu and geglu");
+  CHECK_THROWS_WITH(project(args, {}), "project: bias is given; expected null for the epilogues swiglu and geglu");
   args.bias = nullptr;
   args.x = nullptr;
   CHECK_THROWS_WITH(project(args, {}), "project: x is null");

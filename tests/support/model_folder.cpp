@@ -70,18 +70,33 @@ json small_model_config(const std::string& architecture) {
                  {"tie_word_embeddings", true},
                  {"torch_dtype", "float32"},
                  {"eos_token_id", 0}};
-  if (find_family(architecture)->reads(kExpertsKey))
-    config.update({{"num_experts", 3}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 24}});
+  const ModelFamily& family = *find_family(architecture);
+  if (family.layer.mlp != MlpKind::experts) return config;
+  config.update({{"num_experts_per_tok", 2}});
+  if (family.names.turned_experts) {
+    config.update({{"num_local_experts", 3}, {"intermediate_size", 32}});
+  } else {
+    config.update({{"num_experts", 3}, {"moe_intermediate_size", 24}});
+  }
   return config;
 }
 
 namespace {
 
-/// Of a layer, a tensor a matrix and expert, as published files have them.
+/// Of a layer, as published files have them: a tensor a matrix and expert, or one of all experts, turned.
 void add_experts(const ModelConfig& c, int layer, std::vector<NamedShape>& out) {
   const ExpertConfig& experts = c.layers[static_cast<std::size_t>(layer)].experts;
   const TensorNames& names = c.family->names;
   out.push_back({names.in_layer(layer, names.router), {experts.n, c.hidden_size}});
+  if (names.turned_experts) {
+    const std::string all = names.in_layer(layer, names.experts, ".");
+    out.push_back({names.in_layer(layer, names.router, ".bias"), {experts.n}});
+    out.push_back({all + "gate_up_proj", {experts.n, c.hidden_size, 2 * experts.intermediate}});
+    out.push_back({all + "gate_up_proj_bias", {experts.n, 2 * experts.intermediate}});
+    out.push_back({all + "down_proj", {experts.n, experts.intermediate, c.hidden_size}});
+    out.push_back({all + "down_proj_bias", {experts.n, c.hidden_size}});
+    return;
+  }
   for (int i = 0; i < experts.n; ++i) {
     const std::string expert = names.in_layer(layer, names.experts, ".") + std::to_string(i);
     out.push_back({expert + ".gate_proj.weight", {experts.intermediate, c.hidden_size}});
@@ -125,6 +140,7 @@ std::vector<NamedShape> tensor_shapes(const ModelConfig& c) {
     if (layer.qk_norm != QkNorm::none) add(names.k_norm, {whole ? kv : c.head_dim});
     if (layer.attention.has_sink) add(names.sink, {c.n_heads}, "");
     add(names.o, {hidden, q});
+    if (layer.o_bias) add(names.o, {hidden}, ".bias");
     if (layer.mlp == MlpKind::experts) {
       add_experts(c, i, out);
       continue;

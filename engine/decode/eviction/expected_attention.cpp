@@ -71,7 +71,7 @@ class ExpectedAttention final : public AttentionMethod {
 
 ExpectedAttention::ExpectedAttention(SequenceState& state) : AttentionMethod(state), ring_(state, kObserved) {
   const ModelConfig& config = state.model.config();
-  require_plain_attention(config, "ExpectedAttention's estimate of it");
+  require_no_soft_cap(config, "ExpectedAttention's estimate of it");
   const auto floats = at::TensorOptions().device(state.model.weights().device).dtype(at::kFloat);
   query_sum_ = at::zeros({config.n_layers, config.n_heads, config.head_dim}, floats);
   query_outer_ = at::zeros({config.n_layers, config.n_heads, config.head_dim, config.head_dim}, floats);
@@ -148,6 +148,8 @@ at::Tensor ExpectedAttention::scores(const OrderedTokens& tokens, int n_tokens, 
   const at::Tensor covariance =
       at::matmul(at::matmul(rotation, seen.covariance), rotation.t()).view({rows, group, dim, dim});
   const double root = 1 / config.attention_scale(layer);  // sqrt(d): dividing by it rounds once, as in the paper's code
+  at::Tensor sink = scores_of(state_, tokens.layers).sink;  // of each query head: one more key, without a value
+  if (sink.defined()) sink = sink.view({rows, group, 1});
   // The sinks are first in every head, which never leave.
   const std::int64_t n_sinks = std::min<std::int64_t>(n_sink(), tokens.most()), n_keys = tokens.most() - n_sinks;
   const at::Tensor is_empty = tokens.position.flatten(0, 1).narrow(1, n_sinks, n_keys) >= n_tokens;
@@ -160,7 +162,9 @@ at::Tensor ExpectedAttention::scores(const OrderedTokens& tokens, int n_tokens, 
       const at::Tensor each = k.unsqueeze(1);
       logits = logits + (at::matmul(each, part(covariance)) * each).sum(3) / (2 * root * root);
     }
-    const at::Tensor score = logits.masked_fill_(part(is_empty).unsqueeze(1), -INFINITY).softmax(-1).mean(1);
+    logits.masked_fill_(part(is_empty).unsqueeze(1), -INFINITY);
+    if (sink.defined()) logits = at::cat({logits, part(sink)}, 2);
+    const at::Tensor score = logits.softmax(-1).mean(1).narrow(1, 0, n_keys);
     return tokens.v.defined() ? (score + epsilon) * past_sinks(tokens.v).norm(2, -1) : score;
   };
   const at::Tensor scores = by_blocks(rows, group * n_keys * dim, rotation.device(), of_rows);

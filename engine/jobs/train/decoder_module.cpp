@@ -34,6 +34,7 @@ std::vector<FlatParameters::Spec> parameter_specs(const ModelConfig& c) {
     add(names.k, {kv, hidden});
     add(names.v, {kv, hidden});
     add(names.o, {hidden, q});
+    if (layer.o_bias) add(names.o, {hidden}, ".bias");
     if (layer.qkv_bias) {
       add(names.q, {q}, ".bias");
       add(names.k, {kv}, ".bias");
@@ -127,6 +128,7 @@ DecoderModule::Layer DecoderModule::layer_of(int index) const {
   };
   Layer out;
   for (const auto& [matrix, part] : matrices_of(out, names)) matrix->weight = get(part);
+  if (layer.o_bias) out.o_proj.bias = get(names.o, ".bias");
   if (layer.qkv_bias) {
     out.q_proj.bias = get(names.q, ".bias");
     out.k_proj.bias = get(names.k, ".bias");
@@ -221,6 +223,7 @@ class DecoderModule::LayerOps {
     heads.k = rope(heads.k, weights_.rotary);
   }
 
+  at::Tensor project_out(const at::Tensor& attended) const { return project(attended, weights_.o_proj); }
   at::Tensor project(const at::Tensor& x, const Matrix& matrix) const { return module_.product(matrix, x); }
   at::Tensor gated(const at::Tensor& n) const {
     const at::Tensor gate = project(n, weights_.gate), up = project(n, weights_.up);

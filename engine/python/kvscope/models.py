@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from . import attention
+from .channels import MARK, as_parts
 from .errors import KvscopeError, one_line, usage
 from .layers import Layer, find_layers
 from .pieces import Pieces
@@ -71,6 +72,8 @@ class Model:
             extra.update(enable_thinking=thinking, thinking=thinking)
         if date:
             extra["date_string"] = date
+        if MARK in str(tokenizer.chat_template):
+            messages = [as_parts(message) for message in messages]
         try:
             out = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, **extra)
         except Exception as error:  # the template is the model's program

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/files/tokenizer/channels.h"
 #include "engine/core/files/tokenizer/template_run.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/json_file.h"
@@ -92,6 +93,17 @@ std::optional<FoundTemplate> find_template(const std::filesystem::path& folder) 
       {.code = ExitCode::usage, .file = std::move(file), .found = std::move(found), .expected = std::move(expected)});
 }
 
+/// A message as templates get it. An earlier answer in channels is its parts where the template writes channels: it rejects
+/// them in a content.
+nlohmann::ordered_json template_message(const ChatMessage& message, bool has_channels) {
+  const auto parts =
+      has_channels && message.role == "assistant" ? read_channels(message.content) : std::optional<ChannelAnswer>();
+  if (!parts) return {{"role", message.role}, {"content", message.content}};
+  nlohmann::ordered_json out = {{"role", message.role}, {"content", parts->content}};
+  if (!parts->thinking.empty()) out["thinking"] = parts->thinking;
+  return out;
+}
+
 }  // namespace
 
 std::optional<ChatTemplate> ChatTemplate::find(const std::filesystem::path& folder) {
@@ -120,6 +132,7 @@ ChatTemplate ChatTemplate::from_text(std::string_view jinja, ChatTokens tokens, 
   ChatTemplate chat;
   chat.tokens_ = std::move(tokens);
   chat.file_ = file, chat.where_ = where;
+  chat.has_channels_ = jinja.find(kChannelMark) != jinja.npos;
   try {
     chat.program_ = std::make_shared<const TemplateProgram>(read_template(jinja));
     chat.try_out();
@@ -167,7 +180,7 @@ TemplateInput ChatTemplate::input_of(std::span<const ChatMessage> messages, cons
   for (const auto& [name, text] : tokens_) input.values[name] = text;
   input.values["messages"] = nlohmann::ordered_json::array();
   for (const ChatMessage& message : messages) {
-    input.values["messages"].push_back({{"role", message.role}, {"content", message.content}});
+    input.values["messages"].push_back(template_message(message, has_channels_));
   }
   input.values["add_generation_prompt"] = options.add_generation_prompt;
   for (const char* name : {"tools", "documents"}) input.values[name] = nullptr;

@@ -59,6 +59,7 @@ class ChatTemplate {
   std::shared_ptr<const TemplateProgram> program_;
   ChatTokens tokens_;
   std::string date_, file_, where_;
+  bool has_channels_ = false;  // it writes answers in channels (channels.h)
 };
 
 }  // namespace kvscope

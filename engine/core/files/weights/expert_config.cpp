@@ -12,9 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-// Of transformers' Qwen3MoeConfig.
-constexpr int kDefaultExperts = 128, kDefaultPerToken = 8, kDefaultIntermediate = 768;
-
 /// Experts that every token goes through, under the names that families give their size or number.
 void refuse_shared(const JsonObject& config) {
   for (const char* key : {"shared_expert_intermediate_size", "num_shared_experts", "n_shared_experts"}) {
@@ -42,25 +39,31 @@ std::vector<bool> dense_layers(const JsonObject& config, int n_layers) {
 }  // namespace
 
 void read_experts(const JsonObject& config, ModelConfig& model) {
+  constexpr const char *kNumber = "num_experts", *kOtherNumber = "num_local_experts", *kWidth = "moe_intermediate_size",
+                       *kNormalised = "norm_topk_prob", *kStep = "decoder_sparse_step";
   refuse_shared(config);
+  const ModelFamily& family = *model.family;
   // transformers writes the second name and reads both, the second one first.
-  const char* number_key = config.has("num_local_experts") ? "num_local_experts" : "num_experts";
-  ExpertConfig experts;
-  experts.n = static_cast<int>(config.integer_or(number_key, kDefaultExperts, 1, kMaxExperts));
+  const char* number_key = config.has(kOtherNumber) || !family.reads(kNumber) ? kOtherNumber : kNumber;
+  ExpertConfig experts = family.layer.experts;
+  experts.n = static_cast<int>(config.integer_or(number_key, experts.n, 1, kMaxExperts));
   experts.per_token =
-      static_cast<int>(config.integer_or("num_experts_per_tok", kDefaultPerToken, 1, kMaxExpertsPerToken));
+      static_cast<int>(config.integer_or("num_experts_per_tok", experts.per_token, 1, kMaxExpertsPerToken));
   if (experts.per_token > experts.n)
     refuse(config.file(), "num_experts_per_tok", std::to_string(experts.per_token),
            "at most " + std::string(number_key) + " " + std::to_string(experts.n));
-  experts.intermediate =
-      static_cast<int>(config.integer_or("moe_intermediate_size", kDefaultIntermediate, 1, kMaxProductRow));
-  experts.normalised = config.boolean_or("norm_topk_prob", false);
-  const std::int64_t step = config.integer_or("decoder_sparse_step", 1, 1, kMaxExpertStep);
-  const std::vector<bool> dense = dense_layers(config, model.n_layers);
+  experts.intermediate = family.reads(kWidth)
+                             ? static_cast<int>(config.integer_or(kWidth, experts.intermediate, 1, kMaxProductRow))
+                             : model.intermediate_size;
+  if (family.reads(kNormalised)) experts.normalised = config.boolean_or(kNormalised, false);
+  const bool has_dense = family.reads(kStep);
+  const std::int64_t step = has_dense ? config.integer_or(kStep, 1, 1, kMaxExpertStep) : 1;
+  const std::vector<bool> dense =
+      has_dense ? dense_layers(config, model.n_layers) : std::vector<bool>(model.layers.size());
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    if (dense[i] || (static_cast<std::int64_t>(i) + 1) % step != 0) continue;
-    model.layers[i].mlp = MlpKind::experts;
-    model.layers[i].experts = experts;
+    const bool has_some = !dense[i] && (static_cast<std::int64_t>(i) + 1) % step == 0;
+    model.layers[i].mlp = has_some ? MlpKind::experts : MlpKind::gated;
+    model.layers[i].experts = has_some ? experts : ExpertConfig();
   }
 }
 

@@ -38,18 +38,26 @@ void check_layers(const ModelConfig& config, const std::string& file) {
       refuse_layer("a norm over " + std::to_string(q_rows) + " channels of q",
                    "at most " + std::to_string(kMaxNormRow));
     }
+    if (layer.mlp != MlpKind::experts && layer.activation == MlpActivation::clamped)
+      refuse_layer("a clamped activation of a single MLP", "one of experts");
     if (layer.mlp != MlpKind::experts) continue;
     if (layer.norms != NormPlacement::before) refuse_layer("experts with a norm after them", "norms before them alone");
-    if (layer.activation != MlpActivation::silu) refuse_layer("experts with another hidden_act", "\"silu\"");
+    if (layer.activation == MlpActivation::gelu_tanh) refuse_layer("experts with another hidden_act", "\"silu\"");
   }
 }
 
 void require_plain_attention(const ModelConfig& config, const std::string& use) {
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
-    const AttentionVariant& attention = config.layers[i].attention;
-    if (attention.soft_cap == 0 && !attention.has_sink) continue;
-    refuse_use(i, attention.has_sink ? "a sink logit of attention" : "a soft cap of attention scores",
-               "attention without it, for " + use);
+    if (config.layers[i].attention.has_sink)
+      refuse_use(i, "a sink logit of attention", "attention without it, for " + use);
+  }
+  require_no_soft_cap(config, use);
+}
+
+void require_no_soft_cap(const ModelConfig& config, const std::string& use) {
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    if (config.layers[i].attention.soft_cap != 0)
+      refuse_use(i, "a soft cap of attention scores", "attention without it, for " + use);
   }
 }
 
@@ -85,12 +93,21 @@ void check_kernels(const ModelConfig& config, const std::string& file) {
 }
 
 void check_cuda_kernels(const ModelConfig& config, const std::string& file) {
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    if (config.layers[i].activation != MlpActivation::clamped) continue;
+    refuse(file, "layer " + std::to_string(i), "experts with a clamped activation, which no GPU has computed yet",
+           "another activation on CUDA", std::string("use --device cpu; or ") + kOtherEngine);
+  }
   if (cuda_takes(config.head_dim)) return;
   std::string list;
   for (const int dim : kCudaHeadDims) list += (list.empty() ? "" : ", ") + std::to_string(dim);
   refuse(file, "head_dim", head_dim_of(config), "one of " + list + " on CUDA", "use --device cpu");
 }
 
-std::string devices_of(const ModelConfig& config) { return cuda_takes(config.head_dim) ? "cpu, cuda" : "cpu"; }
+std::string devices_of(const ModelConfig& config) {
+  const bool is_clamped = std::ranges::any_of(
+      config.layers, [](const LayerConfig& layer) { return layer.activation == MlpActivation::clamped; });
+  return cuda_takes(config.head_dim) && !is_clamped ? "cpu, cuda" : "cpu";
+}
 
 }  // namespace kvscope

@@ -25,6 +25,8 @@ inline constexpr const char* kOtherEngine = "--engine hf (python3 -m kvscope.eng
 void check_layers(const ModelConfig& config, const std::string& file);
 /// Throws Error (usage) for a model whose attention has a soft cap or sink logits; `use` is what computes neither.
 void require_plain_attention(const ModelConfig& config, const std::string& use);
+/// The same for a model whose attention has a soft cap.
+void require_no_soft_cap(const ModelConfig& config, const std::string& use);
 /// The same for a model whose queries and keys have their channels in another order than its files (channel_order()).
 void require_whole_rotation(const ModelConfig& config, const std::string& use);
 /// The same for a model with layers of experts; `use` is what takes none.

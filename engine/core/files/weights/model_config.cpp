@@ -24,7 +24,10 @@ constexpr std::int64_t kMaxFilePositions = 1 << 30;
 constexpr const char *kStill = "no_rope_layers", *kScale = "query_pre_attn_scalar", *kActivation = "hidden_activation",
                      *kSoftCap = "attn_logit_softcapping", *kLogitCap = "final_logit_softcapping",
                      *kBothWays = "use_bidirectional_attention", *kPattern = "sliding_window_pattern",
-                     *kOtherPattern = "_sliding_window_pattern";
+                     *kOtherPattern = "_sliding_window_pattern", *kLimit = "swiglu_limit",
+                     *kQuantized = "quantization_config";
+constexpr const char* kArchitectureSuffix = "ForCausalLM";
+constexpr double kClampedLimit = 7;  // of MlpActivation::clamped, kernels/glu.h
 
 class Reader {
  public:
@@ -64,9 +67,11 @@ class Reader {
   /// By architectures; by model_type alone where that names none, as in configurations made by hand.
   const ModelFamily& read_family() const {
     std::string supported;
-    for (const ModelFamily& family : model_families())
-      supported += (supported.empty() ? "" : ", ") + std::string(family.architecture);
-    const std::string expected = "one of: " + supported;
+    for (const ModelFamily& family : model_families()) {
+      const std::string_view name = family.architecture;  // all end alike; a line has no room for all of each
+      supported += (supported.empty() ? "" : ", ") + std::string(name.substr(0, name.rfind(kArchitectureSuffix)));
+    }
+    const std::string expected = std::string("NAME") + kArchitectureSuffix + ", where NAME is one of: " + supported;
     const auto given = config_.find("architectures");
     if (given == config_.end() || given->is_null() || *given == json::array()) {
       for (const ModelFamily& family : model_families()) {
@@ -98,7 +103,7 @@ class Reader {
     read_rotations(object_, c, common, local);
     c.layers.assign(c.layers.size(), common);
     if (family.reads(kStill)) read_still_layers(c);
-    if (family.reads(kExpertsKey)) read_experts(object_, c);
+    if (family.layer.mlp == MlpKind::experts) read_experts(object_, c);
     const std::vector<bool> slides = sliding_layers(c);
     read_windows(c, slides);
     for (std::size_t i = 0; i < slides.size(); ++i) {
@@ -143,24 +148,41 @@ class Reader {
 
   /// Settings that would change the result and that the model here does not have: refused rather than ignored.
   void refuse_what_is_not_computed(const ModelFamily& family) const {
-    if (object_.has("quantization_config")) {
-      fail("quantization_config", "quantized weights are not supported", "null", "use the model's unquantized weights");
+    if (is_quantized() && !is_mxfp4(family)) {
+      fail("quantization_config", "quantized weights are not supported", family.names.turned_experts ? "mxfp4" : "null",
+           "use the model's unquantized weights");
     }
     for (const char* key : {"attention_bias", "mlp_bias", "lm_head_bias"}) {
-      if (object_.boolean_or(key, false))
-        fail(key, "true is not supported", "false, as in the published models", kOtherEngine);
+      const bool expected = family.layer.o_bias && std::string_view(key) == "attention_bias";
+      if (object_.boolean_or(key, expected) != expected)
+        fail(key, expected ? "false is not supported" : "true is not supported",
+             std::string(expected ? "true" : "false") + ", as in the published models", kOtherEngine);
     }
+    if (family.reads(kLimit) && object_.number_or(kLimit, kClampedLimit, 0, 1e6) != kClampedLimit)
+      fail(kLimit, "another limit is not supported", "7, as in the published models", kOtherEngine);
     if (family.reads(kBothWays) && object_.boolean_or(kBothWays, false))
       fail(kBothWays, "true is not supported", "false: a cache holds what came before", kOtherEngine);
     if (family.reads(kLogitCap) && object_.has(kLogitCap))
       fail(kLogitCap, "a soft cap of the logits is not supported", "null", kOtherEngine);
   }
 
+  bool is_quantized() const { return object_.has(kQuantized); }
+  /// Packed experts, which become numbers when they are read (mxfp4.h).
+  bool is_mxfp4(const ModelFamily& family) const {
+    const json& how = config_[kQuantized];
+    return family.names.turned_experts && how.is_object() && how.value("quant_method", json()) == "mxfp4";
+  }
+
   MlpActivation read_activation(const ModelFamily& family) const {
     const char* key = family.reads(kActivation) ? kActivation : "hidden_act";
     if (!object_.has(key)) return family.layer.activation;
     const std::string act = object_.text_or(key, "");
-    if (act == "silu" || act == "swish") return MlpActivation::silu;  // two names of one function
+    const bool is_silu = act == "silu" || act == "swish";  // two names of one function
+    if (family.layer.activation == MlpActivation::clamped) {
+      if (is_silu) return MlpActivation::clamped;  // transformers does not read the key
+      fail(key, in_quotes(act) + " is not supported", "\"silu\"", kOtherEngine);
+    }
+    if (is_silu) return MlpActivation::silu;
     if (act == "gelu_pytorch_tanh") return MlpActivation::gelu_tanh;
     fail(key, in_quotes(act) + " is not supported", "\"silu\" or \"gelu_pytorch_tanh\"", kOtherEngine);
   }
@@ -240,7 +262,7 @@ class Reader {
 
   std::string read_dtype() const {
     const char* key = object_.has("dtype") ? "dtype" : "torch_dtype";
-    std::string name = object_.text_or(key, "float32");
+    std::string name = object_.text_or(key, is_quantized() ? "bfloat16" : "float32");
     if (name.starts_with("torch.")) name.erase(0, 6);
     constexpr const char* kKnown[] = {"float32", "float16", "bfloat16"};
     if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown)) {

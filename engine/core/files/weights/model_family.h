@@ -26,8 +26,9 @@ enum class QkNorm : std::uint8_t { none, heads, whole };
 /// gated: down(act(gate(n)) * up(n)). experts: several of them, of which a router chooses (ExpertConfig).
 enum class MlpKind : std::uint8_t { gated, experts };
 
-/// act of an MLP; gelu_tanh is x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
-enum class MlpActivation : std::uint8_t { silu, gelu_tanh };
+/// act of an MLP; gelu_tanh is x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). clamped: limits what enters it and adds 1 to
+/// its factor (gpt-oss, kernels/glu.h), of experts alone.
+enum class MlpActivation : std::uint8_t { silu, gelu_tanh, clamped };
 
 /// Which keys of config.json give layers a window. by_switch: sliding_window where use_sliding_window is true, in the layers
 /// of layer_types, or from max_window_layers on, or of a family with no_rope_layers those. everywhere: sliding_window
@@ -50,6 +51,7 @@ struct LayerConfig {
   NormPlacement norms = NormPlacement::before;
   QkNorm qk_norm = QkNorm::none;
   bool qkv_bias = false;  // q, k and v have a bias
+  bool o_bias = false;    // and so has what leaves attention
   bool rotates = true;    // q and k turn with their position
   int rotated = 0;        // channels of a head that turn, the first ones; 0: all
   double rope_theta = 10000;
@@ -75,6 +77,9 @@ struct TensorNames {
   const char *attention_out_norm = "post_attention_layernorm", *mlp_out_norm = "post_feedforward_layernorm";
   // of a layer with experts: the router; gate_proj, up_proj and down_proj of expert 3 are in "mlp.experts.3"
   const char *router = "mlp.gate", *experts = "mlp.experts";
+  // Experts as one tensor of each matrix of all of them, [n, columns, rows], rows of gate and up by turns; or packed as MXFP4,
+  // [n, rows, columns], with the same turns (gpt-oss)
+  bool turned_experts = false;
   // instead of q, k and v, and of gate and up: one tensor of their rows in this order
   const char *qkv = nullptr, *gate_up = nullptr;
 

@@ -72,7 +72,7 @@ class RopeReader {
     }
     layer.rope_theta = rope_.number_or("rope_theta", layer.rope_theta, kMinTheta, kMaxTheta);
     if (rope_.has(kPartial)) layer.rotated = rotated_channels(rope_, of);
-    RopeScaling& scaling = layer.rope_scaling;
+    RopeScaling& scaling = layer.rope_scaling = {};
     scaling.kind = kind();
     if (scaling.kind == RopeKind::plain) return;
     if (scaling.kind == RopeKind::linear) {
@@ -187,7 +187,11 @@ void read_rope(const JsonObject& config, const RopeOf& of, LayerConfig& layer, s
       section = section.value(of.kind, json());
       where += std::string(".") + of.kind;
     }
-    if (section.is_null() || (section.is_object() && section.empty())) continue;
+    if (section.is_null() || (section.is_object() && section.empty())) {
+      // What is there and says nothing is plain, whatever the family has without it.
+      if (config.raw().contains(key) && std::string_view(key) == "rope_parameters") layer.rope_scaling = {};
+      continue;
+    }
     return RopeReader(config, section, where).read(of, layer, warnings);
   }
 }

@@ -52,6 +52,12 @@ class SafetensorsFile {
   std::uint64_t size_ = 0;
 };
 
+/// A tensor and the file that has it.
+struct TensorPlace {
+  const SafetensorsFile* file;
+  const TensorEntry* entry;
+};
+
 /// A model's weights: model.safetensors, or the shards that model.safetensors.index.json names (inside the folder;
 /// links may lead anywhere, as they do in a download cache).
 class WeightFiles {
@@ -60,12 +66,19 @@ class WeightFiles {
   /// The file and entry of a tensor; throws Error naming the tensor if absent, not of `shape`, or not F32, F16 or BF16.
   std::pair<const SafetensorsFile*, const TensorEntry*> find(const std::string& name,
                                                              const std::vector<std::int64_t>& shape) const;
+  /// Blocks and scales of packed numbers of `shape` (mxfp4.h); `blocks` is the name of the first. Throws Error likewise.
+  std::pair<TensorPlace, TensorPlace> find_packed(const std::string& blocks,
+                                                  const std::vector<std::int64_t>& shape) const;
   bool has(const std::string& name) const;
   /// Whether two tensors that are there have one type, one shape and the same bytes; reads them.
   bool same(const std::string& a, const std::string& b) const;
   std::string hash() const;  // hex FNV-1a 64 over headers and sizes
 
  private:
+  /// Throws Error if there is no such tensor, it has another shape, or `takes` does not take it; `types` are those that it takes.
+  TensorPlace locate(const std::string& name, const std::vector<std::int64_t>& shape, bool (*takes)(const TensorEntry&),
+                     const char* types) const;
+
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, std::size_t> where_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/core/files/weights/mxfp4.h"
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/json_file.h"
@@ -127,8 +128,8 @@ bool WeightFiles::same(const std::string& a, const std::string& b) const {
   return same_tensor(file_a, file_a.tensors().at(a), file_b, file_b.tensors().at(b));
 }
 
-std::pair<const SafetensorsFile*, const TensorEntry*> WeightFiles::find(const std::string& name,
-                                                                        const std::vector<std::int64_t>& shape) const {
+TensorPlace WeightFiles::locate(const std::string& name, const std::vector<std::int64_t>& shape,
+                                bool (*takes)(const TensorEntry&), const char* types) const {
   const auto it = where_.find(name);
   if (it == where_.end()) {
     refuse(files_.size() == 1 ? files_[0].path().string() : (folder_ / kIndex).string(), name, "tensor missing",
@@ -142,8 +143,29 @@ std::pair<const SafetensorsFile*, const TensorEntry*> WeightFiles::find(const st
   if (entry.shape != shape) {
     fail("shape " + show_shape(entry.shape), show_shape(shape), "weights and config.json belong to different models");
   }
-  if (entry.type == TensorType::other) fail("dtype " + entry.type_name + " is not supported", "F32, F16 or BF16");
+  if (!takes(entry)) fail("dtype " + entry.type_name + " is not supported", types);
   return {&file, &entry};
+}
+
+std::pair<const SafetensorsFile*, const TensorEntry*> WeightFiles::find(const std::string& name,
+                                                                        const std::vector<std::int64_t>& shape) const {
+  const auto is_float = [](const TensorEntry& entry) { return entry.type != TensorType::other; };
+  const TensorPlace place = locate(name, shape, is_float, "F32, F16 or BF16");
+  return {place.file, place.entry};
+}
+
+std::pair<TensorPlace, TensorPlace> WeightFiles::find_packed(const std::string& blocks,
+                                                             const std::vector<std::int64_t>& shape) const {
+  const std::string scales = blocks.substr(0, blocks.rfind(kPackedSuffix)) + kScalesSuffix;
+  if (shape.back() % kPackedNumbers != 0)
+    refuse(folder_.string(), blocks, "rows of " + std::to_string(shape.back()) + " numbers",
+           "a multiple of " + std::to_string(kPackedNumbers));
+  std::vector<std::int64_t> of_scales = shape;
+  of_scales.back() /= kPackedNumbers;
+  std::vector<std::int64_t> of_blocks = of_scales;
+  of_blocks.push_back(kPackedBytes);
+  const auto is_bytes = [](const TensorEntry& entry) { return entry.type_name == "U8"; };
+  return {locate(blocks, of_blocks, is_bytes, "U8"), locate(scales, of_scales, is_bytes, "U8")};
 }
 
 std::string WeightFiles::hash() const {
