@@ -137,7 +137,7 @@ std::vector<KnownModel> known_models() {
     const bool here = !model_cache().empty() && is_model(folder);
     models.push_back({.name = name, .path = here ? folder : fs::path(), .origin = "set-up", .how = how});
   }
-  if (const fs::path sample = sample_model(); !sample.empty())
+  for (const fs::path& sample : sample_models())
     models.push_back({.name = sample.filename().string(), .path = sample, .origin = "sample", .how = ""});
   for (const fs::path& repository : folders_in(hugging_face_cache())) {
     std::string name = repository.filename().string();

@@ -35,11 +35,20 @@ fs::path heldout_text() {
   return fs::exists(text, error) ? text : fs::path();
 }
 
-fs::path sample_model() {
+std::vector<fs::path> sample_models() {
   const fs::path samples = shipped_folder("samples");
+  std::vector<fs::path> models;
   std::error_code error;
-  const fs::path model = samples / "models" / "kvscope-tiny";
-  return !samples.empty() && fs::is_regular_file(model / "config.json", error) ? model : fs::path();
+  for (const char* name : {"kvscope-tiny", "kvscope-reasoner"}) {
+    const fs::path model = samples / "models" / name;
+    if (!samples.empty() && fs::is_regular_file(model / "model.safetensors", error)) models.push_back(model);
+  }
+  return models;
+}
+
+fs::path sample_model() {
+  const std::vector<fs::path> models = sample_models();
+  return models.empty() ? fs::path() : models.front();
 }
 
 namespace {

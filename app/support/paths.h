@@ -14,7 +14,9 @@ std::filesystem::path executable_folder();
 std::filesystem::path shipped_folder(const std::string& name);
 /// The English text that questions are put into where no other is given, empty if it is not there.
 std::filesystem::path heldout_text();
-/// The sample model, empty if it is not there.
+/// The sample models that are there, kvscope-tiny first.
+std::vector<std::filesystem::path> sample_models();
+/// The first of them, empty if there is none.
 std::filesystem::path sample_model();
 /// The sample prompts (N-*.txt), in order of name: for models that talk, or those that the tiny sample was trained on. Looked
 /// for once: they do not change while the program runs, and a window asks in every frame.

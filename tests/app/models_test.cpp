@@ -41,10 +41,10 @@ std::vector<json> models(const TemporaryFolder& cache) {
 
 }  // namespace
 
-TEST_CASE("models lists what set-up fetched, the sample, and the Hugging Face cache, and says what could be fetched") {
+TEST_CASE("models lists what set-up fetched, the samples, and the Hugging Face cache, and says what could be fetched") {
   const TemporaryFolder cache;
   std::vector<json> found = models(cache);
-  REQUIRE(found.size() == 3);
+  REQUIRE(found.size() == 4);
   CHECK(found[0]["name"] == "smollm2-135m");
   CHECK(found[0]["path"].is_null());
   CHECK(found[0]["how"].get<std::string>().find("./setup") != std::string::npos);
@@ -53,6 +53,8 @@ TEST_CASE("models lists what set-up fetched, the sample, and the Hugging Face ca
   CHECK(found[1]["how"].get<std::string>().find("./setup --model gemma3-270m") != std::string::npos);
   CHECK(found[2]["name"] == "kvscope-tiny");
   CHECK(found[2]["kv_heads"] == 4);
+  CHECK(found[3]["name"] == "kvscope-reasoner");
+  CHECK(found[3]["origin"] == "sample");
 
   for (const char* name : {"smollm2-135m", "gemma3-270m"}) copy_sample(cache / "kvscope/models" / name);
   const fs::path repository = cache / "hub/models--Some-Lab--Tiny-1B";
@@ -63,12 +65,12 @@ TEST_CASE("models lists what set-up fetched, the sample, and the Hugging Face ca
   fs::create_directories(cache / "hub/models--no--weights/snapshots/cccc");  // only begun
   fs::create_directories(cache / "hub/datasets--a--b/snapshots/dddd");
   found = models(cache);
-  REQUIRE(found.size() == 4);
+  REQUIRE(found.size() == 5);
   CHECK(found[0]["path"] == (cache / "kvscope/models/smollm2-135m").string());
   CHECK(found[1]["path"] == (cache / "kvscope/models/gemma3-270m").string());
-  CHECK(found[3]["name"] == "Some-Lab/Tiny-1B");
-  CHECK(found[3]["path"] == (repository / "snapshots/bbbb").string());
-  CHECK(found[3]["origin"] == "Hugging Face cache");
+  CHECK(found[4]["name"] == "Some-Lab/Tiny-1B");
+  CHECK(found[4]["path"] == (repository / "snapshots/bbbb").string());
+  CHECK(found[4]["origin"] == "Hugging Face cache");
 }
 
 TEST_CASE(
