@@ -16,6 +16,8 @@ std::filesystem::path shipped_folder(const std::string& name);
 std::filesystem::path heldout_text();
 /// The sample model, empty if it is not there.
 std::filesystem::path sample_model();
+/// The recorded run that a first window shows, empty if it is not there. Looked for once, as the prompts below.
+const std::filesystem::path& first_run_trace();
 /// The sample prompts (N-*.txt), in order of name: for models that talk, or those that the tiny sample was trained on. Looked
 /// for once: they do not change while the program runs, and a window asks in every frame.
 const std::vector<std::filesystem::path>& sample_prompts(bool chat = false);
