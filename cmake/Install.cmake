@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 if(TARGET kvscope)
   install(TARGETS kvscope RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
-  install(DIRECTORY samples/gates samples/prompts samples/recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples
+  install(DIRECTORY samples/gates samples/prompts samples/recipes samples/traces DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples
           COMPONENT program PATTERN __pycache__ EXCLUDE)
   install(DIRECTORY samples/models/kvscope-tiny samples/models/kvscope-reasoner DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples/models
           COMPONENT program)

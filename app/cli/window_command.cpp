@@ -22,6 +22,7 @@ constexpr OptionSpec kWindowOptions[] = {
     {"size", "WxH", "size of the window"},
     {"scale", "X", "user interface scale"},
     {"light", "", "light theme"},
+    {"empty", "", "start without the recorded run"},
     {"control", "PATH", "a Unix socket to listen on"},
     {"script", "FILE", "JSON commands to run"},
     {"screenshot", "FILE.png", "save a picture of the window"},
@@ -97,6 +98,7 @@ int window_main(const std::vector<std::string>& words) {
   if (arguments.has("size")) parse_size(arguments.text("size"), options.width, options.height);
   options.scale = static_cast<float>(arguments.real("scale", 0, 0.5, 3));
   options.light = arguments.has("light");
+  options.empty = arguments.has("empty");
   options.control = arguments.text("control");
   options.script = arguments.text("script");
   options.screenshot = arguments.text("screenshot");

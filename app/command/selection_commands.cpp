@@ -41,6 +41,43 @@ class Scrubber {
   Session& session_;
 };
 
+/// Of A; nothing while it is not known, or where there is none.
+const EvictionHeadline* headline(Session& session) {
+  const RunSummary* summary = session.runs().a() ? session.summaries().of(*session.runs().a()) : nullptr;
+  return summary != nullptr && summary->headline ? &*summary->headline : nullptr;
+}
+
+// Where a run's evictions cost most.
+void add_headline_commands(CommandRegistry& registry, Session& session) {
+  const auto why_not = [&session]() -> std::string {
+    if (!session.runs().a()) return "There is no run on show.";
+    const EvictionHeadline* found = headline(session);
+    return found == nullptr ? "No eviction of this run has a verdict." : found->worst ? "" : "No eviction was wrong.";
+  };
+  registry.add({.id = "selection.worst_head",
+                .title = "Select the head with the most wrong evictions",
+                .group = "Select",
+                .shortcut = "",
+                .run =
+                    [&session] {
+                      const auto worst = headline(session)->worst;
+                      session.selection().layer = worst->layer, session.selection().kv_head = worst->kv_head;
+                    },
+                .why_not = why_not});
+  registry.add({.id = "selection.costliest_token",
+                .title = "Select the costliest lost token",
+                .group = "Select",
+                .shortcut = "",
+                .run =
+                    [&session] {
+                      const auto token = headline(session)->costliest;
+                      views::Selection& selection = session.selection();
+                      selection.layer = token->layer, selection.kv_head = token->kv_head, selection.token = token->t;
+                      views::reveal_token(selection, token->t, *session.runs().shown_a()->run);
+                    },
+                .why_not = why_not});
+}
+
 }  // namespace
 
 void add_selection_commands(CommandRegistry& registry, Session& session, UiState&) {
@@ -87,6 +124,7 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
   registry.add({"heads.unmark", "Clear all marks", "Select", "", takes(),
                 [&session] { return !session.selection().heads.empty(); },
                 [&session] { session.selection().heads = {}; }});
+  add_headline_commands(registry, session);
   add("selection.clear", "Clear the selection", "Select", "", [&session] { session.selection().token = -1; });
 
   Scrubber scrubber(session);

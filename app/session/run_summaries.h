@@ -3,10 +3,12 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "app/session/revision.h"
 #include "app/session/runs.h"
 #include "app/session/worker.h"
+#include "engine/core/study/measure/eviction_headline.h"
 #include "engine/core/study/measure/oracle.h"
 
 namespace kvscope::app {
@@ -15,6 +17,7 @@ struct RunSummary {
   double nll = 0;     // answer_nll(); NaN without any
   double kept = 0;    // tokens in the cache of a head after the last query, mean over heads; NaN without any
   OracleMean oracle;  // of the run's own oracle, over the whole run
+  std::optional<EvictionHeadline> headline;
 };
 RunSummary summarise(const RunRecord& run);
 

@@ -22,6 +22,10 @@ class Traces {
   /// cannot be read is a banner and the last one. Of a trace that is on the list, runs that are there as the file has them are
   /// not added again, and those that were taken off it come back.
   void open(const std::string& path);
+  /// The recorded run that comes with the program (first_run_trace()), in the oracle's colours and at its costliest lost
+  /// token, unless a run is on the list by then. It is no file that a person has opened: a failure is a line of the log,
+  /// and the policy of the next run stays.
+  void show_first(const std::string& path);
   /// Those that were closed half-read and are on the list again.
   void read_on();
   /// The trace that is being read; nothing before its first run is there. For the status line.
@@ -41,6 +45,7 @@ class Traces {
   bool take_run(const std::string& path, std::shared_ptr<const RunRecord> run, int i);
   int n_removed(const std::string& path) const;
   void bring_back(const std::string& path);
+  void take_first(const std::string& path, std::shared_ptr<const RunRecord> run);
 
   Session& session_;
   std::string program_;

@@ -53,6 +53,12 @@ fs::path sample_model() {
 
 namespace {
 
+fs::path find_first_run() {
+  const fs::path trace = shipped_folder("samples") / "traces" / "first-run.h5";
+  std::error_code error;
+  return fs::is_regular_file(trace, error) ? trace : fs::path();
+}
+
 std::vector<fs::path> find_sample_prompts(bool chat) {
   std::vector<fs::path> prompts;
   std::error_code error;
@@ -87,6 +93,11 @@ fs::path documents_of(const fs::path& user_dirs, const fs::path& home) {
 }
 
 }  // namespace
+
+const fs::path& first_run_trace() {
+  static const fs::path trace = find_first_run();
+  return trace;
+}
 
 const std::vector<fs::path>& sample_prompts(bool chat) {
   static const auto plain = find_sample_prompts(false), chats = find_sample_prompts(true);

@@ -18,6 +18,8 @@ std::filesystem::path heldout_text();
 std::vector<std::filesystem::path> sample_models();
 /// The first of them, empty if there is none.
 std::filesystem::path sample_model();
+/// The recorded run that a first window shows, empty if it is not there. Looked for once, as the prompts below.
+const std::filesystem::path& first_run_trace();
 /// The sample prompts (N-*.txt), in order of name: for models that talk, or those that the tiny sample was trained on. Looked
 /// for once: they do not change while the program runs, and a window asks in every frame.
 const std::vector<std::filesystem::path>& sample_prompts(bool chat = false);

@@ -35,6 +35,7 @@ struct WindowOptions {
   std::string script;      // JSON file
   std::string screenshot;  // PNG, when the script is done
   bool exit = false;       // then leave
+  bool empty = false;      // no recorded run, even in a first window
   bool bench = false;      // bench() is called: nothing of an earlier window is read, nothing is left
 };
 
@@ -76,6 +77,7 @@ class AppWindow {
   bool is_picture_due();
   void save_screenshot();
   void start_work();
+  void show_first_run();
   void track_gesture();
   void run_script_step();
   nlohmann::json state() const;
@@ -135,6 +137,7 @@ class AppWindow {
   double raster_ms_ = 0;                      // of the last frame, with the wait for the display
   double frame_cpu_ = 0;                      // seconds of all our threads for the last frame
   bool working_ = false;                      // start_work() was called
+  bool first_run_due_ = false;                // the recorded run is shown once it is sure that nothing else is
   std::uint64_t gesture_ = 0;
   bool button_down_ = false;  // in the frame before
 };

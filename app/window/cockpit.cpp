@@ -23,7 +23,9 @@ namespace {
 constexpr float kGap = 6;                                  // design pixels between regions
 constexpr float kLeastOfViews = 360, kLeastOfThree = 640;  // widths beside which the inspector has a place
 constexpr float kBarHeight = 54, kTitleHeight = 30;
-constexpr float kCardPadding = 14;  // at the sides
+constexpr float kHeadlineHeight = 24, kBelowBar = 7;
+constexpr float kRoomForHeadline = 440;  // of the window: in a lower one the views need it
+constexpr float kCardPadding = 14;       // at the sides
 constexpr float kRoomForAnswer = 820, kRoomBesideChat = 1100, kAnswerHeight = 150;
 // One that appears, as views do with the first token and a message at any time, takes no keys from who types.
 constexpr ImGuiWindowFlags kRegion = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
@@ -87,7 +89,7 @@ class Card {
 
 /// In the order in which the keyboard goes through them.
 std::vector<std::string> regions(const views::ViewList& views) {
-  std::vector<std::string> all = {"left", "command_bar"};
+  std::vector<std::string> all = {"left", "command_bar", "headline"};
   for (const auto& view : views) all.push_back(view->id());
   all.insert(all.end(), {"welcome", std::string(kDeckPanel), "runs", "answer", "banners"});
   return all;
@@ -242,7 +244,14 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
     message_end_ = draw_status_bar(panel, is_message_line(panel) ? message_width(panel) : 0);
   }
   const float bottom = screen.y - status - frame_times_height(panel);
-  dock_.begin(panel, views, {gap, bar}, {screen.x - 2 * gap, bottom - bar});
+  float top = bar;
+  if (views::drawable(context.a) && screen.y >= panel.px(kRoomForHeadline)) {
+    const float from = bar - panel.px(kBelowBar), height = panel.px(kHeadlineHeight);  // the bar leaves this free
+    top = from + height + gap;
+    const Region region(panel, "headline", {gap, from}, {screen.x - 2 * gap, height}, true);
+    draw_headline(panel);
+  }
+  dock_.begin(panel, views, {gap, top}, {screen.x - 2 * gap, bottom - top});
   if (ui.left) {
     ImVec2 at, size;
     Dock::next_window(panel, false);
@@ -265,7 +274,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
     panel.ui.pointed_view = by_keys.empty() ? under_mouse_ : by_keys;
   }
   // Over title and buttons: the legend below them says what the states are that are searched for.
-  const ImVec2 corner{dock_.views_at().x + dock_.views_size().x - panel.px(12), bar + panel.px(4)};
+  const ImVec2 corner{dock_.views_at().x + dock_.views_size().x - panel.px(12), top + panel.px(4)};
   draw_find_bar(panel, finder_, corner);
   draw_go_to(panel, corner);
   end_hover(panel, *context.selection);

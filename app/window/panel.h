@@ -81,6 +81,8 @@ void draw_sampling(Panel& panel);
 void draw_measures(Panel& panel);
 void draw_runs_panel(Panel& panel);
 void draw_banners(Panel& panel);
+/// One line on the evictions of A.
+void draw_headline(Panel& panel);
 /// Leaves `line` pixels free for a message, and returns where these end.
 float draw_status_bar(Panel& panel, float line);
 void draw_log(Panel& panel);

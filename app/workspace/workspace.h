@@ -48,6 +48,8 @@ class Workspace {
   /// That its engine had, as far as they are still there.
   const std::vector<std::string>& gates() const { return gates_; }
   bool is_fresh() const { return fresh_; }
+  /// The runs of the last session are back, or there were none.
+  bool is_restored() const { return read_ && !restore_.busy(); }
   /// The window has its prompt: steps begin here, and from here on what changes is written.
   void begin();
 

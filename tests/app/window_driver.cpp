@@ -78,6 +78,7 @@ WindowDriver::WindowDriver(const Xvfb& display, const Options& options) : displa
       // A machine on which set-up has fetched no model: the tiny sample opens.
       "XDG_CACHE_HOME=" + (options.cache.empty() ? folder_.path() / "cache" : options.cache).string(),
       kvscope().string(), "--control", socket_path.string()};
+  if (!options.first_run) argv.emplace_back("--empty");
   if (!options.engine.empty()) argv.insert(argv.end(), {"--engine", options.engine});
   argv.insert(argv.end(), options.words.begin(), options.words.end());
   process_ = std::make_unique<ChildProcess>(ChildProcess::start(argv));

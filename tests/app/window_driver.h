@@ -37,6 +37,7 @@ class WindowDriver {
     std::vector<std::string> words;  // further arguments
     std::filesystem::path state;     // XDG_STATE_HOME; empty: one of its own
     std::filesystem::path cache;     // XDG_CACHE_HOME; empty: one of its own, without models
+    bool first_run = false;          // a first window shows the recorded run; else it starts without one
   };
   WindowDriver(const Xvfb& display, const Options& options);
   ~WindowDriver();
