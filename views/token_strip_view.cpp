@@ -15,6 +15,7 @@ namespace kvscope::views {
 namespace {
 
 constexpr float kChipPad = 2.5f, kChipGap = 1, kLineGap = 5, kGutter = 46;  // design pixels
+constexpr float kRoomForLegend = 84;                                        // of it and two lines of text
 
 constexpr std::array<std::string_view, 2> kRowChoices = {"Text", "Layers"};
 constexpr std::array<std::string_view, 2> kRowHints = {
@@ -50,7 +51,9 @@ void TokenStripView::draw(ViewContext& context) {
     rebuild_scores_.done();
   }
   draw_header(context);
-  draw_legend(context);
+  // In a small window the text comes before the legend: the hint of each token has the same words.
+  if (context.selection->layers || ImGui::GetContentRegionAvail().y >= services_.theme->px(kRoomForLegend))
+    draw_legend(context);
   if (context.selection->layers) {
     layers_.draw(context, at);
   } else {

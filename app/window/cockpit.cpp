@@ -225,41 +225,58 @@ void Cockpit::advance(Panel& panel, views::ViewContext& context) {
   pins_.update(context);
 }
 
-void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewList& views,
-                   views::TimeDeck& time_deck) {
-  advance(panel, context);
-  under_mouse_.clear();
+/// At the top and the bottom of the window. Returns where the views begin.
+float Cockpit::draw_bars(Panel& panel, const views::ViewContext& context) {
   const ImVec2 screen = ImGui::GetIO().DisplaySize;
-  const float gap = panel.px(kGap), bar = panel.px(kBarHeight), status = panel.px(kStatusHeight);
-  const auto& ui = panel.ui;
-  close_popup_if_asked(panel.ui);
-  if (ImGui::IsMouseClicked(0)) panel.ui.keyboard = false;
-  move_keyboard_focus(panel.ui, regions(views));
+  const float bar = panel.px(kBarHeight), status = panel.px(kStatusHeight);
+  const bool has_headline = views::drawable(context.a) && screen.y >= panel.px(kRoomForHeadline);
+  const float headline = bar - panel.px(kBelowBar);  // the command bar leaves this free
   {
-    const Region region(panel, "command_bar", {0, 0}, {screen.x, bar}, false);
+    const Region region(panel, "command_bar", {0, 0}, {screen.x, has_headline ? headline : bar}, false);
     draw_command_bar(panel);
   }
   {
     const Region region(panel, "status_bar", {0, screen.y - status}, {screen.x, status}, false);
     message_end_ = draw_status_bar(panel, is_message_line(panel) ? message_width(panel) : 0);
   }
-  const float bottom = screen.y - status - frame_times_height(panel);
-  float top = bar;
-  if (views::drawable(context.a) && screen.y >= panel.px(kRoomForHeadline)) {
-    const float from = bar - panel.px(kBelowBar), height = panel.px(kHeadlineHeight);  // the bar leaves this free
-    top = from + height + gap;
-    const Region region(panel, "headline", {gap, from}, {screen.x - 2 * gap, height}, true);
-    draw_headline(panel);
-  }
-  dock_.begin(panel, views, {gap, top}, {screen.x - 2 * gap, bottom - top});
-  if (ui.left) {
-    ImVec2 at, size;
+  return has_headline ? headline + panel.px(kHeadlineHeight + kGap) : bar;
+}
+
+/// The panel on the left, which the headline does not push down when a first run comes, and beside it the headline.
+void Cockpit::draw_left_and_headline(Panel& panel, float top) {
+  const float gap = panel.px(kGap), bar = panel.px(kBarHeight), height = panel.px(kHeadlineHeight);
+  float from = gap;
+  if (panel.ui.left) {
     Dock::next_window(panel, false);
     ImGui::Begin(dock_name("", kLeftPanel).c_str(), nullptr, kDocked | ImGuiWindowFlags_NoBackground);
-    at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
+    ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
     ImGui::End();
+    if (at.x <= gap + 1 && at.y <= top + 1) {
+      from = at.x + size.x + gap;
+      size.y += at.y - bar, at.y = bar;
+    }
     draw_left(panel, at, size);
   }
+  if (top <= bar) return;
+  const Region region(panel, "headline", {from, top - gap - height},
+                      {ImGui::GetIO().DisplaySize.x - gap - from, height}, true);
+  draw_headline(panel);
+}
+
+void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewList& views,
+                   views::TimeDeck& time_deck) {
+  advance(panel, context);
+  under_mouse_.clear();
+  const ImVec2 screen = ImGui::GetIO().DisplaySize;
+  const float gap = panel.px(kGap), status = panel.px(kStatusHeight);
+  const auto& ui = panel.ui;
+  close_popup_if_asked(panel.ui);
+  if (ImGui::IsMouseClicked(0)) panel.ui.keyboard = false;
+  move_keyboard_focus(panel.ui, regions(views));
+  const float top = draw_bars(panel, context);
+  const float bottom = screen.y - status - frame_times_height(panel);
+  dock_.begin(panel, views, {gap, top}, {screen.x - 2 * gap, bottom - top});
+  draw_left_and_headline(panel, top);
   if (ui.log) draw_panel(panel, kLogPanel, [&] { draw_log(panel); });
   if (ui.bottom && context.a)
     draw_panel(panel, kDeckPanel, [&] { time_deck.draw(context, ImGui::GetContentRegionAvail().y); });

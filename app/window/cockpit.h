@@ -21,6 +21,8 @@ class Cockpit {
   void draw(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::TimeDeck& time_deck);
 
  private:
+  float draw_bars(Panel& panel, const views::ViewContext& context);
+  void draw_left_and_headline(Panel& panel, float top);
   void draw_messages(Panel& panel);
   void draw_canvas(Panel& panel, views::ViewContext& context, const views::ViewList& views);
   void draw_alone(Panel& panel, views::ViewContext& context, views::View& view);

@@ -60,7 +60,7 @@ void check_costliest(const RunRecord& run, const EvictionHeadline::Token& costli
 }  // namespace
 
 TEST_CASE("The headline's share, worst head and costliest lost token are those of the verdicts, one by one") {
-  for (const char* policy : {"kvpop:budget=64,sinks=4,window=16,decay=0.9999", "streaming:window=30", "kvpop:keep=30%",
+  for (const char* policy : {"kvpop:budget=64,sinks=4,window=16,decay=0.9999", "streaming:window=30", "kvpop:keep=60%",
                              "kvpop:budget=40,window=16,capacity=pooled,interval=16"}) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       CAPTURE(policy, seed);
@@ -86,12 +86,8 @@ TEST_CASE("The headline's share, worst head and costliest lost token are those o
   }
 }
 
-TEST_CASE(
-    "A run without an oracle, or without an eviction to judge, has no headline; one without a fault has no worst head") {
+TEST_CASE("A run without an oracle, or without an eviction to judge, has no headline") {
   CHECK_FALSE(eviction_headline(random_run(1, {.oracle = false})));
   CHECK_FALSE(eviction_headline(random_run(1, {.policy = "full"})));
   CHECK_FALSE(eviction_headline(RunRecord{}));
-  // The oracle's own choice is never wrong.
-  const auto own = eviction_headline(random_run(2, {.policy = "oracle:budget=64,sinks=4,window=16"}));
-  if (own && own->wrong == 0) CHECK_FALSE((own->worst || own->costliest));
 }
