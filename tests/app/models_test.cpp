@@ -134,7 +134,7 @@ TEST_CASE("a name stands wherever a model is asked for, in any case, and a wrong
   const auto wrong = kvscope_with(cache, {"run", "tiny-2b", "--prompt", "x"});
   CHECK(wrong.exit_code == 2);
   CHECK(test::count_lines(wrong.err) == 1);
-  CHECK(wrong.err.find("kvscope-tiny, Some-Lab/Tiny-1B") != std::string::npos);
+  CHECK(wrong.err.find("kvscope-tiny, kvscope-reasoner, Some-Lab/Tiny-1B") != std::string::npos);
   CHECK(kvscope_with(cache, {"run", "smollm2-135m", "--prompt", "x"}).err.find("./setup") != std::string::npos);
   const std::string gemma = kvscope_with(cache, {"run", "gemma3-270m", "--prompt", "x"}).err;
   CHECK(gemma.find("not fetched") != std::string::npos);
