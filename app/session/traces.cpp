@@ -141,6 +141,7 @@ bool Traces::take_run(const std::string& path, std::shared_ptr<const RunRecord> 
 }
 
 void Traces::show_first(const std::string& path) {
+  if (path.empty() || !session_.runs().all().empty()) return;
   session_.files().in_background("open " + path, [this, path]() -> Worker::Finish {
     try {
       auto run = std::make_shared<const RunRecord>(TraceReader(program_, path).load(0));

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "app/catalog/models.h"
 #include "app/command/app_commands.h"
@@ -163,7 +164,8 @@ void AppWindow::round() {
   if (session_.poll()) frames_due_ = std::max(frames_due_, 1);
   workspace_.poll();
   if (frame_ > 0 && !working_ && workspace_.is_read()) start_work();
-  if (first_run_due_ && workspace_.is_restored()) show_first_run();
+  if (workspace_.is_restored() && std::exchange(first_run_due_, false))
+    session_.traces().show_first(first_run_trace().string());
   frame_times_.part(FrameTimes::Part::commands);
   take_control();
   run_script_step();
@@ -385,8 +387,7 @@ void AppWindow::start_work() {
     if (!sample_prompts(!session_.parameters().raw).empty()) panel_.run("prompt.sample", {{"index", 0}});
   }
   workspace_.begin();
-  const bool by_script = !options_.script.empty() || !options_.screenshot.empty() || options_.exit;
-  first_run_due_ = workspace_.is_fresh() && options_.open.empty() && !options_.empty && !by_script;
+  first_run_due_ = workspace_.is_fresh() && options_.has_first_run();
   if (opens_model) {
     const bool again = model == workspace_.model() && options_.session.gates.empty();
     session_.model().open(model, again ? workspace_.gates() : std::vector<std::string>());
@@ -394,13 +395,6 @@ void AppWindow::start_work() {
     panel_.run("file.open", {{"path", options_.open}});
     session_.engine().start();
   }
-}
-
-// A person who has no run yet sees one at once, before an engine has started.
-void AppWindow::show_first_run() {
-  first_run_due_ = false;
-  if (session_.runs().all().empty() && !first_run_trace().empty())
-    session_.traces().show_first(first_run_trace().string());
 }
 
 }  // namespace kvscope::app

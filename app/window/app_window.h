@@ -37,6 +37,9 @@ struct WindowOptions {
   bool exit = false;       // then leave
   bool empty = false;      // no recorded run, even in a first window
   bool bench = false;      // bench() is called: nothing of an earlier window is read, nothing is left
+
+  /// Whether a first window shows the recorded run: not where a file is named or a script speaks.
+  bool has_first_run() const { return open.empty() && !empty && script.empty() && screenshot.empty() && !exit; }
 };
 
 class AppWindow {
@@ -77,7 +80,6 @@ class AppWindow {
   bool is_picture_due();
   void save_screenshot();
   void start_work();
-  void show_first_run();
   void track_gesture();
   void run_script_step();
   nlohmann::json state() const;
