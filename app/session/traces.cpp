@@ -9,7 +9,6 @@
 #include "app/session/session.h"
 #include "app/support/trace_open.h"
 #include "app/support/usage.h"
-#include "engine/core/study/measure/eviction_headline.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
 
@@ -145,19 +144,20 @@ void Traces::show_first(const std::string& path) {
   session_.files().in_background("open " + path, [this, path]() -> Worker::Finish {
     try {
       auto run = std::make_shared<const RunRecord>(TraceReader(program_, path).load(0));
-      return [this, path, run] { take_first(path, run); };
+      return [this, path, run, found = eviction_headline(*run)] { take_first(path, run, found); };
     } catch (const std::exception& failure) {
       return [this, text = std::string(failure.what())] { session_.messages().log("no recorded run: " + text); };
     }
   });
 }
 
-void Traces::take_first(const std::string& path, std::shared_ptr<const RunRecord> run) {
+void Traces::take_first(const std::string& path, std::shared_ptr<const RunRecord> run,
+                        const std::optional<EvictionHeadline>& found) {
   if (!session_.runs().all().empty() || session_.run_in_progress()) return;
   session_.model().known().look();  // one of them may be the trace's
   views::Selection& selection = session_.selection();
   selection.colour = views::ColourMode::oracle;
-  if (const auto found = eviction_headline(*run); found && found->costliest) {
+  if (found && found->costliest) {
     const EvictionHeadline::Token& lost = *found->costliest;
     selection.layer = lost.layer, selection.kv_head = lost.kv_head, selection.token = lost.t;
   }

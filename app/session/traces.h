@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/core/record/run_record.h"
+#include "engine/core/study/measure/eviction_headline.h"
 
 namespace kvscope::app {
 
@@ -45,7 +46,8 @@ class Traces {
   bool take_run(const std::string& path, std::shared_ptr<const RunRecord> run, int i);
   int n_removed(const std::string& path) const;
   void bring_back(const std::string& path);
-  void take_first(const std::string& path, std::shared_ptr<const RunRecord> run);
+  void take_first(const std::string& path, std::shared_ptr<const RunRecord> run,
+                  const std::optional<EvictionHeadline>& found);
 
   Session& session_;
   std::string program_;

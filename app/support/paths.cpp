@@ -29,19 +29,24 @@ fs::path shipped_folder(const std::string& name) {
   return !error && fs::is_directory(folder, error) ? folder : fs::path();
 }
 
-fs::path heldout_text() {
-  const fs::path text = shipped_folder("samples") / "prompts" / "heldout.txt";
+namespace {
+
+/// The file `name` of the samples, empty if it is not there.
+fs::path sample_file(const fs::path& name) {
+  const fs::path samples = shipped_folder("samples");
   std::error_code error;
-  return fs::exists(text, error) ? text : fs::path();
+  return !samples.empty() && fs::is_regular_file(samples / name, error) ? samples / name : fs::path();
 }
 
+}  // namespace
+
+fs::path heldout_text() { return sample_file("prompts/heldout.txt"); }
+
 std::vector<fs::path> sample_models() {
-  const fs::path samples = shipped_folder("samples");
   std::vector<fs::path> models;
-  std::error_code error;
-  for (const char* name : {"kvscope-tiny", "kvscope-reasoner"}) {
-    const fs::path model = samples / "models" / name;
-    if (!samples.empty() && fs::is_regular_file(model / "model.safetensors", error)) models.push_back(model);
+  for (const char* name : {"models/kvscope-tiny", "models/kvscope-reasoner"}) {
+    const fs::path weights = sample_file(fs::path(name) / "model.safetensors");
+    if (!weights.empty()) models.push_back(weights.parent_path());
   }
   return models;
 }
@@ -52,12 +57,6 @@ fs::path sample_model() {
 }
 
 namespace {
-
-fs::path find_first_run() {
-  const fs::path trace = shipped_folder("samples") / "traces" / "first-run.h5";
-  std::error_code error;
-  return fs::is_regular_file(trace, error) ? trace : fs::path();
-}
 
 std::vector<fs::path> find_sample_prompts(bool chat) {
   std::vector<fs::path> prompts;
@@ -95,7 +94,7 @@ fs::path documents_of(const fs::path& user_dirs, const fs::path& home) {
 }  // namespace
 
 const fs::path& first_run_trace() {
-  static const fs::path trace = find_first_run();
+  static const fs::path trace = sample_file("traces/first-run.h5");
   return trace;
 }
 

@@ -30,12 +30,6 @@ std::string short_number(double value) {
 
 }  // namespace
 
-int tokens_to_fill(const PolicySpec& policy, int n_positions) {
-  const int budget = policy.budget_tokens(n_positions);
-  const RetentionGeometry geometry = policy.geometry(n_positions);
-  return budget > 0 ? budget : std::min(n_positions, geometry.n_sink + geometry.window);
-}
-
 double check_close(std::span<const float> found, std::span<const float> expected, const LoadedModel& model,
                    const std::string& bench, const std::string& where, double least) {
   const double error = greatest_difference(found, expected, least),

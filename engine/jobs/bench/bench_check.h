@@ -15,9 +15,6 @@ namespace kvscope::engine {
 double check_close(std::span<const float> found, std::span<const float> expected, const LoadedModel& model,
                    const std::string& bench, const std::string& where, double least = 0);
 
-/// Tokens after which a head of this policy has begun to evict: its budget; without one sinks and window.
-int tokens_to_fill(const PolicySpec& policy, int n_positions);
-
 /// Passes a prompt through the model twice: in chunks as it is measured, and at once by the definition (scores of the
 /// whole prompt, lifetimes from them by policy_lifetimes(), masked attention over all keys). Compares the next token's
 /// logits.

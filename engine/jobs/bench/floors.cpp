@@ -81,11 +81,16 @@ double attention_flops(const ModelConfig& config, double pairs) {
   return 4.0 * config.head_dim * config.n_heads * config.n_layers * pairs;
 }
 
-double visible_pairs(const PolicySpec& policy, int n, double kept) {
+int tokens_to_fill(const PolicySpec& policy, int n) {
   const int budget = policy.budget_tokens(n);
   const RetentionGeometry geometry = policy.geometry(n);
-  const double always = std::min(n, budget > 0 ? budget : geometry.n_sink + geometry.window), older = n - always,
-               share = budget > 0 || older == 0 ? 0 : std::max(0.0, kept - always) / older;
+  return budget > 0 ? budget : std::min(n, geometry.n_sink + geometry.window);
+}
+
+double visible_pairs(const PolicySpec& policy, int n, double kept) {
+  const bool has_budget = policy.budget_tokens(n) > 0;
+  const double always = std::min(n, tokens_to_fill(policy, n)), older = n - always,
+               share = has_budget || older == 0 ? 0 : std::max(0.0, kept - always) / older;
   return always * (always + 1) / 2 + older * always + share * older * (older + 1) / 2;
 }
 

@@ -34,6 +34,9 @@ double layer_flops_per_token(const ModelConfig& config);
 /// 4 head_dim for each pair, head and layer.
 double attention_flops(const ModelConfig& config, double pairs);
 
+/// Tokens after which a head of this policy may evict: its budget; without one sinks and window, at most n.
+int tokens_to_fill(const PolicySpec& policy, int n);
+
 /// (query, key) pairs of one head that see each other in n tokens. A policy without a budget keeps sinks and window, and of
 /// older tokens always the same share, so that it has `kept` at the end.
 double visible_pairs(const PolicySpec& policy, int n, double kept);
