@@ -47,6 +47,7 @@ RunStarted started_facts(const Generation& run) {
 
 RunInFlight::RunInFlight(const LoadedModel& model, const RunRequest& request, RunSink sink)
     : sink_(std::move(sink)), run_(model, request, sink_.hooks) {
+  run_.set_recording(sink_.records);
   if (request.output_error) check_measurable(run_.request().policy);
   if (wants_oracle() || request.output_error) {
     record_.model = model.info();

@@ -145,13 +145,9 @@ TEST_CASE("Keys of other families' experts are unknown to gpt-oss, and MXFP4 is 
              Catch::StartsWith("config.json: quantization_config: quantized weights are not supported; expected null"));
 }
 
-TEST_CASE("A clamped activation is refused on CUDA in one line, and in a single MLP") {
+TEST_CASE("A clamped activation is for experts alone") {
   ModelConfig c = load(published());
-  CHECK(devices_of(c) == "cpu");
-  CHECK(kvscope::test::error_of([&] { check_cuda_kernels(c, "config.json"); }) ==
-        "config.json: layer 0: experts with a clamped activation, which no GPU has computed yet; expected another "
-        "activation on CUDA; hint: use --device cpu; or --engine hf (python3 -m kvscope.engine) runs other models of "
-        "transformers");
+  CHECK(devices_of(c) == "cpu, cuda");
   c.layers[2].mlp = MlpKind::gated;
   CHECK_THAT(kvscope::test::error_of([&] { check_layers(c, "config.json"); }),
              Catch::StartsWith("config.json: layer 2: a clamped activation of a single MLP, which is not supported"));

@@ -7,6 +7,7 @@
 #include "engine/jobs/bench/bench_check.h"
 #include "engine/jobs/bench/decode_rows.h"
 #include "engine/jobs/bench/floors.h"
+#include "engine/jobs/bench/shapes.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
@@ -158,9 +159,39 @@ TEST_CASE("bench capture says what part of the time prompts, oracles and steps t
       sum += row[part].get<double>();
     }
     CHECK(sum < 1);  // one thread on a CPU
+    CHECK(row["recording_ratio"].get<double>() > 0.5);
     CHECK(row["prompts"] == 2);
     CHECK(row["batch"] == 2);  // a CPU takes up to eight at once
   }
+}
+
+TEST_CASE("shapes of benches have as many weights as the published models", "[engine][bench]") {
+  const auto [name, weights] =
+      GENERATE(table<const char*, double>({{"smollm2-135m", 134'515'008},
+                                           {"llama-3.1-8b", 8'030'261'248},
+                                           {"qwen3-8b", 8'190'735'360},
+                                           {"qwen3-30b-a3b", 30'532'122'624},
+                                           {"gpt-oss-20b", 20'914'757'184},
+                                           {"gemma-3-12b", 11.77e9}}));  // without its vision tower
+  const ModelConfig config = engine::shape_config(name);
+  const double vocabulary = static_cast<double>(config.vocab_size) * config.hidden_size;
+  CAPTURE(name);
+  CHECK(engine::layer_weights(config) + vocabulary * (config.tie_word_embeddings ? 1 : 2) ==
+        Approx(weights).epsilon(1e-3));  // norms and biases are not in it
+}
+
+TEST_CASE("pairs of a hybrid are counted by layer", "[engine][bench]") {
+  ModelConfig config = engine::shape_config("gemma-3-12b");
+  const int n = GENERATE(5, 1024, 1500);
+  double expected = 0;
+  for (const LayerConfig& layer : config.layers) {
+    for (int query = 0; query < n; ++query) expected += layer.window > 0 ? std::min(query + 1, layer.window) : query + 1;
+  }
+  const double pairs = n * (n + 1.0) / 2;
+  CHECK(engine::pairs_of_layers(config, pairs, n) == expected);
+  CHECK(engine::attention_flops(config, pairs, n) == 4 * 256 * 16 * expected);
+  CHECK(engine::transposed_flops(config, n, 100) ==
+        (n > 100 ? 2 * 256 * 16 * 8 * ((n - 100) * (n - 99.0) / 2) : 0));  // 8 global layers of 48
 }
 
 TEST_CASE("bench score scores a text under policies that act after every token", "[engine][bench]") {

@@ -18,8 +18,7 @@ using namespace kvscope::test;
 
 namespace {
 
-/// Under racecheck a launch takes 30 ms: fewer steps, of which the last still let tokens go by sinks, window and top_k.
-const bool kShort = std::getenv("KVSCOPE_SANITIZER") != nullptr;
+/// Under compute-sanitizer fewer steps, of which the last still let tokens go by sinks, window and top_k.
 const int kSteps = kShort ? 30 : 70, kWideWindow = kShort ? 20 : 64;
 constexpr int kHeads = 2;  // KV heads
 constexpr int kMaxPages = 6;
@@ -262,6 +261,7 @@ void check_batches(Backend backend, const std::vector<int>& sizes) {
   Problem p = {.head_dim = GENERATE(64, 80, 128, 256), .has_scorer = true};
   p.head_norm = GENERATE(false, true);
   p.softmax_map = p.head_norm && p.head_dim == 128;
+  if (left_out(3)) return;
   p.dtype = p.head_dim == 80 ? DType::f32 : DType::bf16;
   std::vector<Problem> kinds;
   for (int kind = 0; kind < 6; ++kind) {
@@ -415,6 +415,7 @@ void check_scores(const Problem& p, const Result& found, const Result& expected)
 }
 
 void check_problem(Backend backend, const Problem& p) {
+  if (left_out(5)) return;
   CAPTURE(static_cast<int>(p.dtype), p.head_dim, p.group, p.has_norm, p.has_scorer, static_cast<int>(p.rule), p.n_sink,
           p.window, p.top_k, p.decay_stride, p.log_gamma.size());
   const Result found = run(backend, p, p.dtype);
@@ -776,5 +777,5 @@ TEST_CASE("admit_step: sequences of one model come in and leave, and none change
 TEST_CASE("admit_step: on CUDA sequences of one model come in and leave, and none changes a bit of another",
           "[kernels][admit_step][cuda]") {
   if (skip_without_device()) return;
-  check_batches(Backend::cuda, {1, 2, 3, 5, 16, 17, 32, 35});
+  check_batches(Backend::cuda, kShort ? std::vector{1, 3, 17} : std::vector{1, 2, 3, 5, 16, 17, 32, 35});
 }

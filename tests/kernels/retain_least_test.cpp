@@ -17,7 +17,6 @@ using namespace kvscope::test;
 namespace {
 
 /// Under a sanitizer a step takes 30 ms and more: fewer, of which the last still find every head full.
-const bool kShort = std::getenv("KVSCOPE_SANITIZER") != nullptr;
 const int kSteps = kShort ? 24 : 60;
 constexpr int kHeads = 3;
 

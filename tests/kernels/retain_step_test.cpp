@@ -19,8 +19,6 @@ namespace {
 
 constexpr int kHeads = 3;
 constexpr int kSteps = 90;
-/// Under racecheck a launch takes 30 ms.
-const bool kShort = std::getenv("KVSCOPE_SANITIZER") != nullptr;
 
 enum class Scores { random, ties, all_equal, minus_infinity, rising, falling };
 

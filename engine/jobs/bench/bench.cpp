@@ -1,66 +1,15 @@
 #include "engine/jobs/bench/bench.h"
 
 #include <algorithm>
-#include <array>
 
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
+#include "engine/jobs/bench/shapes.h"
 
 namespace kvscope::engine {
 namespace {
 
 using nlohmann::json;
-
-/// Published shapes of models, to be measured with random weights: speed depends on the shape alone.
-struct Shape {
-  const char* name;
-  const char* architecture;
-  int vocab, hidden, ff, layers, heads, kv_heads, head_dim, max_positions;
-  bool tied;
-  double rope_theta;
-  ExpertConfig experts = {};  // of all layers, if there are any
-};
-constexpr std::array<Shape, 8> kShapes{
-    {{"kvscope-tiny", "Qwen3ForCausalLM", 4096, 256, 768, 6, 8, 4, 64, 2048, true, 1e6},
-     {"smollm2-135m", "LlamaForCausalLM", 49152, 576, 1536, 30, 9, 3, 64, 8192, true, 1e5},
-     {"qwen3-0.6b", "Qwen3ForCausalLM", 151936, 1024, 3072, 28, 16, 8, 128, 40960, true, 1e6},
-     {"qwen3-1.7b", "Qwen3ForCausalLM", 151936, 2048, 6144, 28, 16, 8, 128, 40960, true, 1e6},
-     {"qwen3-4b", "Qwen3ForCausalLM", 151936, 2560, 9728, 36, 32, 8, 128, 40960, true, 1e6},
-     {"qwen3-8b", "Qwen3ForCausalLM", 151936, 4096, 12288, 36, 32, 8, 128, 40960, false, 1e6},
-     {"llama-3.1-8b", "LlamaForCausalLM", 128256, 4096, 14336, 32, 32, 8, 128, 131072, false, 5e5},
-     {"qwen3-30b-a3b",
-      "Qwen3MoeForCausalLM",
-      151936,
-      2048,
-      6144,
-      48,
-      32,
-      4,
-      128,
-      40960,
-      false,
-      1e6,
-      {128, 8, 768, true}}}};
-
-ModelConfig config_of(const Shape& shape) {
-  ModelConfig config;
-  config.vocab_size = shape.vocab;
-  config.hidden_size = shape.hidden;
-  config.intermediate_size = shape.ff;
-  config.n_layers = shape.layers;
-  config.n_heads = shape.heads;
-  config.n_kv_heads = shape.kv_heads;
-  config.head_dim = shape.head_dim;
-  config.max_positions = shape.max_positions;
-  config.tie_word_embeddings = shape.tied;
-  config.set_family(*find_family(shape.architecture));
-  for (LayerConfig& layer : config.layers) {
-    layer.rope_theta = shape.rope_theta;
-    layer.experts = shape.experts;
-    if (shape.experts.n > 0) layer.mlp = MlpKind::experts;
-  }
-  return config;
-}
 
 /// The delay of a scorer with a memory that these policies could use.
 int scorer_window(const std::vector<std::string>& policies, const char* default_policy, int n_positions) {
@@ -85,15 +34,6 @@ constexpr NamedBench kBenches[] = {
     {"capture", capture_bench}, {"score", score_bench},     {"scoreboard", scoreboard_bench}};
 
 }  // namespace
-
-ModelConfig shape_config(const std::string& name) {
-  std::string names;
-  for (const Shape& shape : kShapes) {
-    if (shape.name == name) return config_of(shape);
-    names += (names.empty() ? "" : ", ") + std::string(shape.name);
-  }
-  throw Error({.code = ExitCode::usage, .file = "--shape", .found = name, .expected = "one of " + names});
-}
 
 BenchArgs::BenchArgs(const JsonObject& args, int default_tokens, int default_repeats)
     : prompt_tokens(static_cast<int>(args.integer_or("prompt_tokens", default_tokens, 1, kMaxBenchTokens))),

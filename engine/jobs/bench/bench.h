@@ -74,9 +74,6 @@ struct BenchArgs {
   std::vector<std::string> policies;  // empty: default
 };
 
-/// The shape named "qwen3-8b", "llama-3.1-8b", ... Throws Error (usage) that lists what there is.
-ModelConfig shape_config(const std::string& name);
-
 /// By the arguments "model" (with "gates") or "shape", "device" and "dtype". A shape gets positions for `n_positions` tokens whatever
 /// its makers allow, and a scorer whose delay is the window of the first KVpop among the policies, or of
 /// `default_policy`. Throws Error, also if a model's context is too short.

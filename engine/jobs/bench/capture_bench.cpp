@@ -58,11 +58,14 @@ struct CaptureTimes {
   bool whole = true;
 };
 
+enum class Capture { with_oracle, without_oracle, without_record };
+
 /// All prompts of a repetition through one batch, as a capture hands them out.
 class TimedCapture {
  public:
-  TimedCapture(const LoadedModel& model, const CaptureArgs& args, const std::string& policy, const JobContext& context)
-      : model_(model), args_(args), policy_(policy), context_(context) {}
+  TimedCapture(const LoadedModel& model, const CaptureArgs& args, const std::string& policy, Capture kind,
+               const JobContext& context)
+      : model_(model), args_(args), policy_(policy), kind_(kind), context_(context) {}
 
   CaptureTimes run() {
     const auto begin = Clock::now();
@@ -79,7 +82,9 @@ class TimedCapture {
     if (n_begun_ == args_.prompts || !times_.whole) return std::nullopt;
     const int i = n_begun_++;
     BatchedRun run{.request = bench_request(model_, policy_, args_.prompt_tokens, args_.max_tokens, i)};
+    run.request.oracle = kind_ == Capture::with_oracle;
     run.request.oracle_looks = false;  // as in a capture
+    run.sink.records = kind_ != Capture::without_record;
     run.sink.hooks.cancelled = [this] { return is_cancelled(context_); };
     run.sink.started = [this, i](const RunStarted& started) { client_.write(protocol::to_json(started, i)); };
     run.sink.step = [this, i](const StepFacts& facts) { client_.write(protocol::to_json(facts, i)); };
@@ -100,6 +105,7 @@ class TimedCapture {
   const LoadedModel& model_;
   const CaptureArgs& args_;
   const std::string& policy_;
+  Capture kind_;
   const JobContext& context_;
   Nowhere client_;
   CaptureTimes times_;
@@ -125,12 +131,12 @@ std::string capture_row_text(const json& row) {
   std::snprintf(
       text, sizeof text,
       "%-46s %d x (%d + %d) tokens, batch %d: %.3f s (%.3f ... %.3f) = %.1f ms a prompt, %.2f x floors  prompts %.0f %%  "
-      "oracles %.0f %%  steps %.0f %% of the time, side by side  error %.1e",
+      "oracles %.0f %%  steps %.0f %% of the time, side by side  recording %+.1f %% without oracle  error %.1e",
       row["policy"].get<std::string>().c_str(), row["prompts"].get<int>(), row["prompt_tokens"].get<int>(),
       row["max_tokens"].get<int>(), row["batch"].get<int>(), row["seconds"]["median"].get<double>(),
       row["seconds"]["min"].get<double>(), row["seconds"]["max"].get<double>(), row["ms_per_prompt"].get<double>(),
       row["ratio_to_floor"].get<double>(), share("prompt_share"), share("oracle_share"), share("decode_share"),
-      row["check_error"].get<double>());
+      100 * (row["recording_ratio"].get<double>() - 1), row["check_error"].get<double>());
   return text;
 }
 
@@ -145,12 +151,15 @@ json capture_row(const LoadedModel& model, const CaptureArgs& args, const std::s
   const RunRecord first = record_run(model, request);
   const double error = check_record(model, first, "capture");
   forget_peak(model);
-  std::vector<double> seconds;
+  std::vector<double> seconds, recorded, unrecorded;
   CaptureTimes sum;
   for (int repeat = 0; repeat < args.repeats; ++repeat) {
-    const CaptureTimes times = TimedCapture(model, args, text, context).run();
-    if (!times.whole) return nullptr;
+    const auto timed = [&](Capture kind) { return TimedCapture(model, args, text, kind, context).run(); };
+    const CaptureTimes times = timed(Capture::with_oracle), with = timed(Capture::without_oracle),
+                       without = timed(Capture::without_record);
+    if (!times.whole || !with.whole || !without.whole) return nullptr;
     seconds.push_back(times.all);
+    recorded.push_back(with.all), unrecorded.push_back(without.all);
     sum.all += times.all, sum.prompt += times.prompt, sum.decode += times.decode, sum.oracle += times.oracle;
   }
   const int n = args.prompt_tokens + args.max_tokens;
@@ -172,6 +181,7 @@ json capture_row(const LoadedModel& model, const CaptureArgs& args, const std::s
           {"seconds", to_json(spread)},
           {"ms_per_prompt", spread.median / args.prompts * 1e3},
           {"decode_tokens_per_s", args.prompts * args.max_tokens / spread.median},
+          {"recording_ratio", spread_of(recorded).median / spread_of(unrecorded).median},
           {"prompt_share", sum.prompt / sum.all},
           {"oracle_share", sum.oracle / sum.all},
           {"decode_share", sum.decode / sum.all},

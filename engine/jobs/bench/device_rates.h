@@ -39,7 +39,8 @@ Spread measure_layer_products(const LoadedModel& model, const ModelConfig& confi
                               int n_repeats);
 
 /// Seconds of causal attention of all layers over n tokens at once, keys complete, by the fastest backend there is
-/// (dense_attention.h); `backend` is its name. One layer is measured.
+/// (dense_attention.h); `backend` is its name. One layer is measured, over 131,072 tokens at most; more tokens
+/// and local layers count at the same rate for each pair.
 Spread measure_dense_attention(const LoadedModel& model, const ModelConfig& config, std::int64_t n, int n_repeats,
                                const char** backend);
 

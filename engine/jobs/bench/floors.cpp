@@ -77,8 +77,17 @@ double layer_flops_per_token(const ModelConfig& config) {
   return 2 * elements_with(config, [](const ExpertConfig& experts) { return experts.per_token; });
 }
 
-double attention_flops(const ModelConfig& config, double pairs) {
-  return 4.0 * config.head_dim * config.n_heads * config.n_layers * pairs;
+double pairs_of_layers(const ModelConfig& config, double pairs, int n) {
+  double all = 0;
+  for (const LayerConfig& layer : config.layers) {
+    const double window = std::min(n, layer.window);
+    all += layer.window > 0 ? window * (window + 1) / 2 + (n - window) * window : pairs;
+  }
+  return all;
+}
+
+double attention_flops(const ModelConfig& config, double pairs, int n) {
+  return 4.0 * config.head_dim * config.n_heads * pairs_of_layers(config, pairs, n);
 }
 
 int tokens_to_fill(const PolicySpec& policy, int n) {
@@ -95,7 +104,7 @@ double visible_pairs(const PolicySpec& policy, int n, double kept) {
 }
 
 double prompt_flops(const ModelConfig& config, const PolicySpec& policy, int n, double kept) {
-  return layer_flops_per_token(config) * n + attention_flops(config, visible_pairs(policy, n, kept));
+  return layer_flops_per_token(config) * n + attention_flops(config, visible_pairs(policy, n, kept), n);
 }
 
 double dense_prompt_flops(const ModelConfig& config, int n) {
@@ -104,7 +113,8 @@ double dense_prompt_flops(const ModelConfig& config, int n) {
 
 double transposed_flops(const ModelConfig& config, int n, int window) {
   const double later = std::max(0, n - window);
-  return attention_flops(config, later * (later + 1) / 2) / 2;
+  const auto n_global = static_cast<double>(std::ranges::count(config.layers, 0, &LayerConfig::window));
+  return 2.0 * config.head_dim * config.n_heads * n_global * later * (later + 1) / 2;
 }
 
 }  // namespace kvscope::engine

@@ -30,9 +30,13 @@ double layer_weights(const ModelConfig& config);
 /// experts those that it goes through.
 double layer_flops_per_token(const ModelConfig& config);
 
-/// Floating-point operations of attention when `pairs` (query, key) pairs see each other in one query head:
-/// 4 head_dim for each pair, head and layer.
-double attention_flops(const ModelConfig& config, double pairs);
+/// (query, key) pairs that see each other in one query head of each layer, over all layers: `pairs` in a global layer, and
+/// those of n tokens under its window in a local one.
+double pairs_of_layers(const ModelConfig& config, double pairs, int n);
+
+/// Floating-point operations of attention over n tokens when `pairs` (query, key) pairs see each other in one query head of
+/// a global layer: 4 head_dim for each pair of pairs_of_layers() and head.
+double attention_flops(const ModelConfig& config, double pairs, int n);
 
 /// Tokens after which a head of this policy may evict: its budget; without one sinks and window, at most n.
 int tokens_to_fill(const PolicySpec& policy, int n);

@@ -92,7 +92,7 @@ json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limit
     rest_s.push_back(seconds_since(start) - attention_s.back());
   });
   const double products = layer_flops_per_token(config) * args.prompt_tokens,
-               attention = attention_flops(config, visible_pairs(policy, args.prompt_tokens, kept));
+               attention = attention_flops(config, visible_pairs(policy, args.prompt_tokens, kept), args.prompt_tokens);
   const double floor = (products + attention) / limits.matrix_rate,
                library = limits.products.median + limits.attention.median;
   return {{"policy", policy.to_string()},

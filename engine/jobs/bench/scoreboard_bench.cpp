@@ -7,6 +7,7 @@
 #include "engine/decode/generation_batch.h"
 #include "engine/jobs/bench/bench.h"
 #include "engine/jobs/bench/floors.h"
+#include "engine/jobs/bench/shapes.h"
 #include "engine/model/device.h"
 
 namespace kvscope::engine {
@@ -44,6 +45,9 @@ constexpr BoardRow kGpuRows[] = {
     {"decode", "qwen3-8b", 2048, 16, 5, 16, kBatchKvpop, 1.66},
     {"decode", "qwen3-8b", 16384, 8, 3, 16, "full", 1.21},
     {"decode", "qwen3-8b", 32768, 8, 3, 16, kRagged, 1.38},
+    {"decode", "qwen3-30b-a3b", 1024, 32, 5, 1, "full", 1.3},
+    {"decode", "gpt-oss-20b", 1024, 32, 5, 1, "full", 1.3},
+    {"decode", "gemma-3-12b", 1024, 32, 5, 1, "full", 1.3},
     {"prefill", "qwen3-8b", 32768, 0, 3, 1, "full", 1.15},
     {"prefill", "qwen3-8b", 32768, 0, 3, 1, kKvpop, 1.45},
     {"prefill", "qwen3-8b", 32768, 0, 3, 1, kStreaming, 0},

@@ -93,21 +93,12 @@ void check_kernels(const ModelConfig& config, const std::string& file) {
 }
 
 void check_cuda_kernels(const ModelConfig& config, const std::string& file) {
-  for (std::size_t i = 0; i < config.layers.size(); ++i) {
-    if (config.layers[i].activation != MlpActivation::clamped) continue;
-    refuse(file, "layer " + std::to_string(i), "experts with a clamped activation, which no GPU has computed yet",
-           "another activation on CUDA", std::string("use --device cpu; or ") + kOtherEngine);
-  }
   if (cuda_takes(config.head_dim)) return;
   std::string list;
   for (const int dim : kCudaHeadDims) list += (list.empty() ? "" : ", ") + std::to_string(dim);
   refuse(file, "head_dim", head_dim_of(config), "one of " + list + " on CUDA", "use --device cpu");
 }
 
-std::string devices_of(const ModelConfig& config) {
-  const bool is_clamped = std::ranges::any_of(
-      config.layers, [](const LayerConfig& layer) { return layer.activation == MlpActivation::clamped; });
-  return cuda_takes(config.head_dim) && !is_clamped ? "cpu, cuda" : "cpu";
-}
+std::string devices_of(const ModelConfig& config) { return cuda_takes(config.head_dim) ? "cpu, cuda" : "cpu"; }
 
 }  // namespace kvscope

@@ -295,10 +295,11 @@ void ModelConfig::set_family(const ModelFamily& of) {
   layers.assign(static_cast<std::size_t>(n_layers), of.layer);
 }
 
+ModelConfig ModelConfig::of(const json& config, const std::string& file) { return Reader(config, file).read(); }
+
 ModelConfig ModelConfig::load(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  const json config = read_python_json(path);
-  ModelConfig c = Reader(config, path.string()).read();
+  ModelConfig c = of(read_python_json(path), path.string());
   GenerationConfig generation = GenerationConfig::load(folder, c.vocab_size);
   // What generation ends at is said here, where both say it: chat models add their end-of-turn token.
   if (generation.eos_ids) c.eos_ids = std::move(*generation.eos_ids);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct ModelConfig {
   /// Reads config.json and, if it is there, generation_config.json. Throws Error naming field, found and expected; an
   /// unknown architecture is named beside the supported ones.
   static ModelConfig load(const std::filesystem::path& folder);
+  /// The same of a config.json alone, which errors call `file`.
+  static ModelConfig of(const nlohmann::json& config, const std::string& file);
 };
 
 }  // namespace kvscope
