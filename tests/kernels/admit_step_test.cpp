@@ -19,7 +19,7 @@ using namespace kvscope::test;
 namespace {
 
 /// Under compute-sanitizer fewer steps, of which the last still let tokens go by sinks, window and top_k.
-const int kSteps = kShort ? 30 : 70, kWideWindow = kShort ? 20 : 64;
+const int kSteps = kShort ? 14 : 70, kWideWindow = kShort ? 10 : 64;
 constexpr int kHeads = 2;  // KV heads
 constexpr int kMaxPages = 6;
 constexpr float kEps = 1e-6f;
@@ -29,7 +29,8 @@ struct Problem {
   int head_dim = 64, group = 2;
   bool has_norm = true, has_scorer = false;
   RetainRule rule = RetainRule::top_k;
-  int n_sink = 4, window = 16, top_k = 8, decay_stride = 3, protect = 0, zero_channel = -1;
+  int n_sink = kShort ? 2 : 4, window = kShort ? 5 : 16, top_k = kShort ? 3 : 8;
+  int decay_stride = 3, protect = 0, zero_channel = -1;
   bool has_ring = false, strict = false, guarded = false;
   bool softmax_map = false, head_norm = false;  // of the scorer
   int delay = 0;  // of the scores, with a ring; without one they are those of the token that leaves

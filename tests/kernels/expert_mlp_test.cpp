@@ -137,6 +137,13 @@ void check_tokens(Backend backend) {
   check_problem(backend, random_problem(n_tokens, 8, n_chosen, 72, 40, dtype));
 }
 
+/// Rows of more than a CUDA lane asks for at once, and more experts than a block has warps.
+void check_long_rows(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  check_problem(backend, random_problem(1, 5, 4, 2056, 1800, dtype));
+  check_problem(backend, random_problem(2, 20, 18, 72, 2056, dtype));
+}
+
 void check_alone_or_among_others(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const int dim = GENERATE(41, 256);
@@ -190,6 +197,8 @@ TEST_CASE("expert_mlp: is as exact for one token and expert as for many", "[kern
   check_tokens(Backend::cpu);
 }
 
+TEST_CASE("expert_mlp: is as exact for long rows", "[kernels][experts]") { check_long_rows(Backend::cpu); }
+
 TEST_CASE("expert_mlp: a token gives the same bits alone or among others", "[kernels][experts]") {
   check_alone_or_among_others(GENERATE(Backend::reference, Backend::cpu));
 }
@@ -231,6 +240,7 @@ TEST_CASE("expert_mlp: on CUDA is as exact as plain products", "[kernels][expert
   if (skip_without_device()) return;
   SECTION("at every size") { check_sizes(Backend::cuda); }
   SECTION("for every number of tokens and experts") { check_tokens(Backend::cuda); }
+  SECTION("for long rows and many experts") { check_long_rows(Backend::cuda); }
   SECTION("with the same bits alone or among others") { check_alone_or_among_others(Backend::cuda); }
   SECTION("without reading other experts") { check_others_are_not_read(Backend::cuda); }
   SECTION("with weights that add up") { check_weights_add_up(Backend::cuda); }
