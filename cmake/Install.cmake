@@ -4,7 +4,8 @@ include(GNUInstallDirs)
 if(TARGET kvscope)
   install(TARGETS kvscope RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
   install(DIRECTORY samples/gates samples/prompts samples/recipes samples/traces
-          DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples COMPONENT program PATTERN __pycache__ EXCLUDE)
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples COMPONENT program PATTERN __pycache__ EXCLUDE
+          PATTERN "*-weights.tar.xz" EXCLUDE PATTERN pack EXCLUDE)
   install(DIRECTORY samples/models/kvscope-tiny samples/models/kvscope-reasoner
           DESTINATION ${CMAKE_INSTALL_DATADIR}/kvscope/samples/models COMPONENT program)
   # For --engine hf. A wheel has these modules as its package.

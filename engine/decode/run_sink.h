@@ -27,7 +27,7 @@ struct RunSink {
   /// If given: appends the likeliest token of every position after the first.
   std::vector<std::int32_t>* greedy = nullptr;
   bool prompt_logprobs = true;  // PrefillOptions::logprobs
-  bool records = true;  // false: no facts leave the device, so that the cost of recording can be measured
+  bool records = true;          // false: no facts leave the device, so that the cost of recording can be measured
   Hooks hooks;
 };
 

@@ -185,7 +185,8 @@ TEST_CASE("pairs of a hybrid are counted by layer", "[engine][bench]") {
   const int n = GENERATE(5, 1024, 1500);
   double expected = 0;
   for (const LayerConfig& layer : config.layers) {
-    for (int query = 0; query < n; ++query) expected += layer.window > 0 ? std::min(query + 1, layer.window) : query + 1;
+    for (int query = 0; query < n; ++query)
+      expected += layer.window > 0 ? std::min(query + 1, layer.window) : query + 1;
   }
   const double pairs = n * (n + 1.0) / 2;
   CHECK(engine::pairs_of_layers(config, pairs, n) == expected);
