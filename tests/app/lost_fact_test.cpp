@@ -23,7 +23,7 @@ void open_runs(test::Program& program, const test::TemporaryFolder& folder) {
     runs.push_back(test::random_run(3, {.policy = policy, .prompt_len = 70, .n_new = 9}));
   runs.push_back(test::random_run(4, {.prompt_len = 70, .n_new = 9}));
   TraceWriter writer(folder / "t.h5", runs[0].model, {.max_runs = 4, .max_positions = runs[0].n_tokens()});
-  for (const RunRecord& run : runs) writer.add(run);
+  for (RunRecord& run : runs) run.model = runs[0].model, writer.add(run);
   writer.finish();
   program.commands.execute("trace.open", {{"path", (folder / "t.h5").string()}});
   program.settle();
