@@ -49,7 +49,9 @@ void LostFactView::draw(ViewContext& context) {
     return ImGui::EndGroup();
   }
   // Below it, or where there is room for one of them only not at all.
-  const float list = room.y >= px(260) ? std::clamp(room.y * 0.34f, px(90), px(220)) : 0;
+  const bool note_only = !verdicts_ || verdicts_->worst.empty();
+  const float least = note_only ? px(44) : px(90);
+  const float list = room.y < px(260) ? 0 : std::clamp(note_only ? 0 : room.y * 0.34f, least, px(220));
   draw_strip(context, subject, {room.x, room.y - (list > 0 ? list + gap : 0)});
   if (list > 0) list_in({room.x, list});
 }

@@ -20,7 +20,7 @@ constexpr const char* kMissHint =
 const char* why_no_miss(const RunRecord& run) {
   if (run.status == RunStatus::running) return "Verdicts on the evictions appear when the run has ended.";
   if (run.future_mass.empty()) return "No oracle in this run, so its evictions have no verdicts.";
-  return "No eviction of this run was wrong.";
+  return "No eviction of this run was judged wrong.";
 }
 
 }  // namespace
