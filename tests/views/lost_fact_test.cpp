@@ -95,10 +95,10 @@ Colour expected_colour(const std::vector<Pair>& pairs) {
 TEST_CASE("Each cell of the lost fact is its heads' mean share of the span, or the worst eviction at its queries") {
   const RunRecord a = random_run(3), b = with_policy(kTopK);
   const RunRecord* runs[] = {&a, &b};
-  LostFactOptions options{.token = 40, .n_tokens = 5};
+  LostFactOptions options{.token = 30, .n_tokens = 16};
   options.order = GENERATE(HeadOrder::mass, HeadOrder::layer);
   FigureStyle style;
-  std::tie(style.width, style.height) = GENERATE(std::pair{800.0, 400.0}, std::pair{160.0, 90.0});
+  std::tie(style.width, style.height) = GENERATE(std::pair{800.0, 400.0}, std::pair{90.0, 90.0});
   if (GENERATE(false, true)) options.first = 30, options.count = 60;
   const BuiltFigure built = lost_fact_figure(runs, options, style);
   const TokenSpan queries = lost_fact_queries(runs, options);
@@ -106,7 +106,7 @@ TEST_CASE("Each cell of the lost fact is its heads' mean share of the span, or t
   for (std::size_t i = 0; i < 2; ++i) {
     const RunRecord& run = *runs[i];
     const Image& image = image_of(built.figure, i);
-    std::vector<KvHead> heads = heads_by_mass(run, 40, 44);
+    std::vector<KvHead> heads = heads_by_mass(run, 30, 45);
     if (options.order == HeadOrder::layer) std::ranges::sort(heads);
     if (style.width > 500) REQUIRE((image.columns == queries.size() && image.rows == 6));
     const SpanCells columns(queries, image.columns), rows({0, 6}, image.rows);
@@ -116,7 +116,7 @@ TEST_CASE("Each cell of the lost fact is its heads' mean share of the span, or t
         for (int h = rows.tokens(r).begin; h < rows.tokens(r).end; ++h) {
           const KvHead head = heads[static_cast<std::size_t>(h)];
           for (int q = columns.tokens(c).begin; q < columns.tokens(c).end; ++q)
-            pairs.push_back(pair_of(run, head.layer, head.kv_head, q, 40, 44));
+            pairs.push_back(pair_of(run, head.layer, head.kv_head, q, 30, 45));
         }
         CAPTURE(i, r, c, image.columns);
         REQUIRE((image.pixels[static_cast<std::size_t>(r) * static_cast<std::size_t>(image.columns) +
