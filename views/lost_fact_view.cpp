@@ -118,8 +118,12 @@ void LostFactView::draw_header(ViewContext& context, const Subject& subject, con
   std::string text = why;
   Colour colour = services_.theme->palette.muted;
   if (why.empty() && verdicts_) {
-    const SpanLoss loss = span_loss(run, subject.span.begin, subject.span.end - 1, *verdicts_->verdicts[0]);
-    text = span_name(run, loss) + ": " + span_sentence(run, loss);
+    if (rebuild_sentence_.due({RunKey(context.a), subject.span, verdicts_})) {
+      const SpanLoss loss = span_loss(run, subject.span.begin, subject.span.end - 1, *verdicts_->verdicts[0]);
+      sentence_ = span_name(run, loss) + ": " + span_sentence(run, loss);
+      rebuild_sentence_.done();
+    }
+    text = sentence_;
     colour = services_.theme->palette.text;
   } else if (why.empty()) {
     text = "Judging the evictions ...";
@@ -232,7 +236,8 @@ void LostFactView::draw_marks(const ViewContext& context, ImVec2 origin) const {
 
 /// A click selects the head and goes to the query; what else the mouse does is the timeline's.
 void LostFactView::handle_mouse(ViewContext& context, ImVec2 origin) {
-  const bool hovered = ImGui::IsItemHovered(), active = ImGui::IsItemActive();
+  const bool hovered = ImGui::IsItemHovered();
+  const bool active = ImGui::IsItemActive() && ImGui::IsMouseDown(ImGuiMouseButton_Left);  // not by a key
   const TokenSpan queries = queries_drawn();
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   if (const Panel* first = drawing_.figure().panel("heads")) {

@@ -48,6 +48,12 @@ class LostFactView final : public View {
     Figure figure;
     std::vector<LostFactRun> runs;
   };
+  struct SentenceKey {
+    RunKey run;
+    TokenSpan span;
+    std::shared_ptr<const Judged> judged;
+    bool operator==(const SentenceKey&) const = default;
+  };
   static Subject subject_of(const ViewContext& context);
   static LostFactOptions options_of(const ViewContext& context, const Subject& subject);
   /// Why there is no picture; empty if there is one.
@@ -66,6 +72,8 @@ class LostFactView final : public View {
   JudgedRuns judged_;
   FigureDrawing drawing_;
   Rebuild<Key> rebuild_;
+  Rebuild<SentenceKey> rebuild_sentence_;
+  std::string sentence_;
   Debounced<Key, std::shared_ptr<const Picture>> debounced_;
   std::shared_ptr<const Judged> verdicts_;  // of this frame; null: being made
   std::vector<LostFactRun> lost_;           // as the picture has them

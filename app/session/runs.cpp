@@ -250,7 +250,7 @@ std::vector<views::ShownRun> Runs::same_text(int n) const {
   for (const RunEntry& entry : runs_) {
     if (entry.run == shown_a_.run || entry.run == shown_b_.run) continue;
     views::ShownRun other = shown(&entry, "");
-    if (entry.name.empty()) other.label = "run " + std::to_string(entry.id);
+    other.label = entry.name.empty() ? "run " + std::to_string(entry.id) : escape_for_terminal(entry.name, kMaxName);
     add(other);
   }
   return runs;

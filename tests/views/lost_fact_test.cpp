@@ -13,6 +13,7 @@
 #include "tests/views/view_stage.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/lost_fact_figure.h"
+#include "views/figure/lost_fact_image.h"
 #include "views/figure/recipe.h"
 #include "views/figure/state_colours.h"
 #include "views/lost_fact_view.h"

@@ -8,13 +8,12 @@
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/fonts.h"
-#include "views/figure/state_colours.h"
+#include "views/figure/lost_fact_image.h"
 
 namespace kvscope::views {
 namespace {
 
-constexpr double kLeastWidth = 2, kLeastHeight = 1;  // points of a cell: an eviction is seen however long the run is
-constexpr double kLabelPitch = 1.15;                 // of a row with its head's name, in sizes of its letters
+constexpr double kLabelPitch = 1.15;  // of a row with its head's name, in sizes of its letters
 
 /// One run's part of the picture.
 struct HeadRowsPanel {
@@ -24,68 +23,6 @@ struct HeadRowsPanel {
   std::string title;
   bool preview;
   Box box{};
-};
-
-/// The share of the span in each cell, and its worst eviction.
-class ShareImage {
- public:
-  ShareImage(const HeadRowsPanel& of, TokenSpan queries)
-      : of_(of),
-        columns_(queries, static_cast<int>(of.box.w / kLeastWidth)),
-        rows_({0, std::max(1, static_cast<int>(of.lost->rows.size()))}, static_cast<int>(of.box.h / kLeastHeight)) {}
-
-  int columns() const { return columns_.cells; }
-  int rows() const { return rows_.cells; }
-
-  std::vector<Colour> pixels(bool dark) {
-    std::vector<Colour> pixels;
-    if (of_.lost->rows.empty()) return std::vector<Colour>(static_cast<std::size_t>(columns()) * rows());
-    for (int r = 0; r < rows_.cells; ++r) {
-      const TokenSpan heads = rows_.tokens(r);
-      sums_.assign(static_cast<std::size_t>(columns()), 0), counts_.assign(sums_.size(), 0);
-      worst_.assign(sums_.size(), kNone);
-      for (int i = heads.begin; i < heads.end; ++i)
-        add(of_.lost->loss.heads[static_cast<std::size_t>(of_.lost->rows[static_cast<std::size_t>(i)])]);
-      for (std::size_t c = 0; c < sums_.size(); ++c) pixels.push_back(colour(c, dark));
-    }
-    return pixels;
-  }
-
- private:
-  static constexpr int kNone = -1, kRight = 0, kUnknown = 1, kWrong = 2;  // the greatest is drawn
-
-  void add(const HeadSpan& head) {
-    const SpanLoss& loss = of_.lost->loss;
-    const std::vector<std::int32_t> held = span_held(*of_.run, head.layer, head.kv_head, loss.first, loss.last);
-    const TokenSpan queries = columns_.span;
-    const std::int32_t end = std::min(queries.end, static_cast<std::int32_t>(held.size()));
-    for (std::int32_t q = std::max(queries.begin, loss.first); q < end; ++q) {
-      const auto c = static_cast<std::size_t>(columns_.of(q));
-      sums_[c] += static_cast<double>(held[static_cast<std::size_t>(q)]) / (std::min(q, loss.last) - loss.first + 1);
-      ++counts_[c];
-    }
-    for (const Eviction& eviction : head.evictions) {
-      if (!queries.contains(eviction.q)) continue;
-      int& worst = worst_[static_cast<std::size_t>(columns_.of(eviction.q))];
-      worst = std::max(worst, eviction.verdict == EvictionVerdict::wrong   ? kWrong
-                              : eviction.verdict == EvictionVerdict::right ? kRight
-                                                                           : kUnknown);
-    }
-  }
-
-  Colour colour(std::size_t c, bool dark) const {
-    if (worst_[c] == kWrong) return eviction_colour(EvictionVerdict::wrong, dark);
-    if (worst_[c] == kUnknown) return eviction_colour(EvictionVerdict::unknown, dark);
-    if (worst_[c] == kRight) return eviction_colour(EvictionVerdict::right, dark);
-    if (counts_[c] == 0) return state_colour(TokenState::future, dark);
-    return share_colour(sums_[c] / static_cast<double>(counts_[c]), dark);
-  }
-
-  const HeadRowsPanel& of_;
-  SpanCells columns_, rows_;
-  std::vector<double> sums_;
-  std::vector<std::int64_t> counts_;
-  std::vector<int> worst_;
 };
 
 std::string head_label(const HeadSpan& head) {
@@ -140,15 +77,16 @@ void draw_panel(FigureBuilder& b, const HeadRowsPanel& panel, TokenSpan queries,
   const FigureStyle& s = b.style();
   const Box& box = panel.box;
   b.text(shortened(panel.title, FontRole::text, s.tick_size, box.w), {box.x, box.y - 2.5}, s.tick_size, s.ink);
-  ShareImage image(panel, queries);
-  b.add(Image{box, image.columns(), image.rows(), image.pixels(s.dark)});
+  Image image = lost_fact_image(*panel.run, *panel.lost, queries, box, s.dark);
+  const int columns = image.columns, rows = image.rows;
+  b.add(std::move(image));
   b.frame(box);
   const double x = box.x + static_cast<double>(panel.run->prompt_len - queries.begin) / queries.size() * box.w;
   if (panel.run->prompt_len < panel.run->n_tokens() && x > box.x && x < box.right())
     b.line({x, box.y}, {x, box.bottom()}, s.muted, 0.7, 2);
   b.y_ticks(box, head_ticks(panel, order, s.tick_size));
   b.figure().panels.push_back(
-      {panel.number == 0 ? "heads" : "heads." + std::to_string(panel.number), box, image.columns(), image.rows()});
+      {panel.number == 0 ? "heads" : "heads." + std::to_string(panel.number), box, columns, rows});
   if (panel.preview) b.preview_frame(box);
 }
 
@@ -243,16 +181,6 @@ double left_margin(std::span<const HeadRowsPanel> panels, HeadOrder order, doubl
 }
 
 }  // namespace
-
-Colour eviction_colour(EvictionVerdict verdict, bool dark) {
-  if (verdict == EvictionVerdict::wrong) return verdict_colour(Verdict::missed, dark);
-  if (verdict == EvictionVerdict::right) return dark ? Colour{132, 134, 140, 255} : Colour{140, 140, 138, 255};
-  return {204, 121, 167, 255};  // reddish purple
-}
-
-Colour share_colour(double share, bool dark) {
-  return mix(state_colour(TokenState::evicted, dark), state_colour(TokenState::kept, dark), share);
-}
 
 TokenSpan lost_fact_queries(std::span<const RunRecord* const> runs, const LostFactOptions& options) {
   int n = 0;

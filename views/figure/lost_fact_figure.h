@@ -10,11 +10,6 @@
 
 namespace kvscope::views {
 
-/// Of an eviction at a query: the oracle would have kept the token, would not, or there is no verdict.
-Colour eviction_colour(EvictionVerdict verdict, bool dark);
-/// Of the share of the span that a head has.
-Colour share_colour(double share, bool dark);
-
 /// The queries of the figure's axis: those of the longest run, or the part that is shown.
 TokenSpan lost_fact_queries(std::span<const RunRecord* const> runs, const LostFactOptions& options);
 
