@@ -31,6 +31,7 @@ NamedFigure figure_on_screen(Session& session, UiState& ui, const views::ViewLis
   context.attention = &session.attention().asked();
   const std::vector<views::ShownRun> set = session.runs().chosen();
   if (!set.empty()) context.set = &set;
+  context.same_text = [&session](int n) { return session.runs().same_text(n); };
   const std::string wanted = has_argument(arguments, "view") ? text_argument(arguments, "view") : "";
   const auto figure_of = [&](const views::View& view) {
     const LookScope look(session.selection(), ui, view.id());

@@ -1,5 +1,7 @@
 #include "app/session/runs.h"
 
+#include <algorithm>
+
 #include "app/session/engine_link.h"
 #include "app/session/opening_look.h"
 #include "app/support/usage.h"
@@ -232,6 +234,26 @@ std::vector<views::ShownRun> Runs::chosen() const {
     if (views::drawable(&run) && views::same_shape(*run.run, *first.run)) set.push_back(std::move(run));
   }
   return set;
+}
+
+std::vector<views::ShownRun> Runs::same_text(int n) const {
+  std::vector<views::ShownRun> runs;
+  if (!views::drawable(shown_a())) return runs;
+  runs.push_back(shown_a_);
+  const RunRecord& a = *shown_a_.run;
+  const auto add = [&](const views::ShownRun& run) {
+    const bool has_text = views::drawable(&run) && run.run->n_tokens() >= n && a.n_tokens() >= n &&
+                          std::equal(a.ids.begin(), a.ids.begin() + n, run.run->ids.begin());
+    if (has_text && views::same_shape(*run.run, a) && runs.size() < kMostOfOneText) runs.push_back(run);
+  };
+  add(shown_b_);
+  for (const RunEntry& entry : runs_) {
+    if (entry.run == shown_a_.run || entry.run == shown_b_.run) continue;
+    views::ShownRun other = shown(&entry, "");
+    other.label = entry.name.empty() ? "run " + std::to_string(entry.id) : escape_for_terminal(entry.name, kMaxName);
+    add(other);
+  }
+  return runs;
 }
 
 // At once if that costs less than a frame: a script that waits for a run's end and exports its map finds the metric settled.

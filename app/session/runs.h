@@ -102,6 +102,9 @@ class Runs {
   int divergence() const;
   /// Those of the selection's runs that are on the list and have A's layers and heads.
   std::vector<views::ShownRun> chosen() const;
+  /// A, B and the others of the list with A's layers and heads and its first n tokens, kMostOfOneText at most; none without A.
+  std::vector<views::ShownRun> same_text(int n) const;
+  static constexpr std::size_t kMostOfOneText = 8;
   /// The metric on show becomes one that fits A and B, unless one was chosen; the first time the head one that evicts.
   void suggest_metric();
   void clamp_selection();

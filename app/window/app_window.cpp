@@ -299,6 +299,7 @@ void AppWindow::draw_frame() {
   if (session_.runs().shown_b()) b = *session_.runs().shown_b(), context.b = &b;
   const std::vector<views::ShownRun> set = session_.runs().chosen();
   if (!set.empty()) context.set = &set;
+  context.same_text = [this](int n) { return session_.runs().same_text(n); };
   context.selection = &session_.selection();
   context.attention = &session_.attention().asked();
   const views::OpenStudies studies = session_.studies().open_studies();

@@ -38,6 +38,7 @@ void visit_look(T& l, Visit&& visit) {
   visit("map_range_b", l.map.clip_b, AnyValue{});
   visit("map_aggregate", l.map.aggregate, Named{kAggregateNames});
   visit("layers", l.layers, AnyValue{});
+  visit("lost_by_layer", l.lost_by_layer, AnyValue{});
 }
 
 template <typename T, typename Visit>

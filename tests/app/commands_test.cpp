@@ -290,7 +290,8 @@ TEST_CASE("What the window exports of each view is the library's figure of what 
   recipes["layer_head_map"] = {{"figure", "layer_head_map"}, {"metric", "recall"}, {"q", 90}, {"histogram", true}};
   if (with_b) recipes["layer_head_map"]["compare"] = "side_by_side";
   recipes["cache_timeline"] = {{"figure", "timeline"}, {"layer", 1}, {"kv_head", 2}};
-  const views::ViewContext context{session.runs().shown_a(), session.runs().shown_b(), &session.selection(), nullptr};
+  views::ViewContext context{session.runs().shown_a(), session.runs().shown_b(), &session.selection(), nullptr};
+  context.same_text = [&session](int n) { return session.runs().same_text(n); };
   for (const auto& view : program.views) {
     const std::string id = view->id();
     INFO(id);

@@ -12,6 +12,7 @@ inline constexpr std::string_view kColours[] = {"state", "score", "kept_heads", 
 inline constexpr std::string_view kCompares[] = {"none", "side_by_side", "difference"};
 inline constexpr std::string_view kMapPanels[] = {"difference", "spread"};
 inline constexpr std::string_view kIntervals[] = {"none", "whiskers", "band"};
+inline constexpr std::string_view kHeadOrders[] = {"mass", "layer"};
 inline constexpr std::string_view kQuantities[] = {"nll", "cached", "density", "recall", "output_error"};
 
 /// V has operator()(key, value) for each type, choice() for enums, and says in kReads whether it changes the options.
@@ -197,6 +198,15 @@ void visit_fields(ScalingFitOptions& o, V& v) {
   v("fit", o.fit);
   v("x_label", o.x_label);
   v("y_label", o.y_label);
+}
+template <typename V>
+void visit_fields(LostFactOptions& o, V& v) {
+  v("token", o.token);
+  v("n_tokens", o.n_tokens);
+  v.choice("order", o.order, kHeadOrders);
+  if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
+  if (V::kReads || !o.names.empty()) v("names", o.names);
+  if (V::kReads || !o.previews.empty()) v("previews", o.previews);
 }
 
 }  // namespace kvscope::views

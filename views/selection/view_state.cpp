@@ -14,12 +14,17 @@ Cursor cursor(const Selection& selection, const RunRecord& run) {
 }
 
 ViewLook look_of(const Selection& s) {
-  return {.colour = s.colour, .metric = s.metric, .metric_chosen = s.metric_chosen, .map = s.map, .layers = s.layers};
+  return {.colour = s.colour,
+          .metric = s.metric,
+          .metric_chosen = s.metric_chosen,
+          .map = s.map,
+          .layers = s.layers,
+          .lost_by_layer = s.lost_by_layer};
 }
 
 void set_look(Selection& s, const ViewLook& look) {
   s.colour = look.colour, s.metric = look.metric, s.metric_chosen = look.metric_chosen;
-  s.map = look.map, s.layers = look.layers;
+  s.map = look.map, s.layers = look.layers, s.lost_by_layer = look.lost_by_layer;
 }
 
 void choose_metric(Selection& selection, Metric metric) {

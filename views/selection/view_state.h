@@ -59,7 +59,8 @@ struct ViewLook {
   Metric metric = Metric::density;
   bool metric_chosen = false;  // by a person; until then the map may take one that varies
   MapLook map;
-  bool layers = false;  // the strip has layers as rows instead of flowing text
+  bool layers = false;         // the strip has layers as rows instead of flowing text
+  bool lost_by_layer = false;  // the lost fact's heads by layer instead of by what they lost
   bool operator==(const ViewLook&) const = default;
 };
 
@@ -84,7 +85,7 @@ struct Selection {
   bool at_edge = false;   // `view` moves with the end of a run that goes on
   TokenSpan rows;         // tokens of the timeline's other axis; empty: all
   TokenSpan brush;        // a range that was marked; empty: none
-  bool layers = false;
+  bool layers = false, lost_by_layer = false;
   PinnedTexts pins;                      // of all texts, also of those that are not on show
   std::map<int, std::string> run_notes;  // by run id
   std::string find;  // what is searched for, as engine/core/study/measure/token_query.h reads it; empty: nothing
@@ -155,7 +156,10 @@ struct ViewContext {
   /// The study on show; null if there is none.
   const OpenStudy* study() const { return studies == nullptr ? nullptr : studies->shown(selection->study); }
   const std::vector<ShownRun>* set = nullptr;  // runs chosen as a set, of A's shape, not empty; null: no set
-  std::int32_t q() const;                      // the scrub position, resolved against run A; -1 if there is no run
+  /// A, B and the other runs of the list that have A's layers and heads and its first n tokens, as many as views show beside
+  /// each other; empty: none but A and B can be.
+  std::function<std::vector<ShownRun>(int n)> same_text;
+  std::int32_t q() const;  // the scrub position, resolved against run A; -1 if there is no run
   /// The selection in run A, or in another run at A's scrub position: both are seen at the same query.
   Cursor cursor_in(const RunRecord& run) const;
   /// The set, else A, and B where it is asked for.
