@@ -299,6 +299,10 @@ void AppWindow::draw_frame() {
   if (session_.runs().shown_b()) b = *session_.runs().shown_b(), context.b = &b;
   const std::vector<views::ShownRun> set = session_.runs().chosen();
   if (!set.empty()) context.set = &set;
+  views::ListedRuns listed = session_.run_list().now();
+  listed.show = [this](int of_a, int of_b) { panel_.run("run.compare", {{"a", of_a}, {"b", of_b}}); };
+  listed.choose = [this](int id) { panel_.run("runs.choose", {{"id", id}}); };
+  context.listed = &listed;
   context.selection = &session_.selection();
   context.attention = &session_.attention().asked();
   const views::OpenStudies studies = session_.studies().open_studies();

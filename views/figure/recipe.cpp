@@ -14,9 +14,9 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip",     "timeline",     "metric_by_layer",
-                                         "curves",         "map_panels",      "study_lines",  "study_bars",
-                                         "column_spread",  "token_attention", "decode_flops", "scaling_fit"};
+constexpr std::string_view kFigures[] = {
+    "layer_head_map", "token_strip",   "timeline",        "metric_by_layer", "curves",      "map_panels", "study_lines",
+    "study_bars",     "column_spread", "token_attention", "decode_flops",    "scaling_fit", "run_points"};
 
 /// Functions as overloads of one: a kind of options without a figure does not compile.
 template <typename... Functions>
@@ -299,6 +299,7 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
                         [&](const TokenAttentionOptions& token) { return token_attention_figure(runs, token, style); },
                         [&](const DecodeFlopsOptions& flops) { return none(flops); },
                         [&](const ScalingFitOptions& fit) { return none(fit); },
+                        [&](const RunPointsOptions& points) { return run_points_figure(runs, points, style); },
                     },
                     recipe.options);
 }

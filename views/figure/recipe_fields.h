@@ -12,6 +12,10 @@ inline constexpr std::string_view kColours[] = {"state", "score", "kept_heads", 
 inline constexpr std::string_view kCompares[] = {"none", "side_by_side", "difference"};
 inline constexpr std::string_view kMapPanels[] = {"difference", "spread"};
 inline constexpr std::string_view kIntervals[] = {"none", "whiskers", "band"};
+/// Of RunMeasure, in its order.
+inline constexpr std::string_view kRunMeasureNames[] = {"nll_answer",     "nll_text",    "above_chance", "cache_size",
+                                                        "cache_size_end", "cache_bytes", "ms_per_token", "tokens"};
+static_assert(std::size(kRunMeasureNames) == kRunMeasures);
 inline constexpr std::string_view kQuantities[] = {"nll", "cached", "density", "recall", "output_error"};
 
 /// V has operator()(key, value) for each type, choice() for enums, and says in kReads whether it changes the options.
@@ -197,6 +201,13 @@ void visit_fields(ScalingFitOptions& o, V& v) {
   v("fit", o.fit);
   v("x_label", o.x_label);
   v("y_label", o.y_label);
+}
+template <typename V>
+void visit_fields(RunPointsOptions& o, V& v) {
+  v.choice("x", o.x, kRunMeasureNames);
+  v.choice("y", o.y, kRunMeasureNames);
+  v("names", o.names);
+  if (V::kReads || !o.drawn.empty()) v("drawn", o.drawn);
 }
 
 }  // namespace kvscope::views
