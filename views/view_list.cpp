@@ -7,7 +7,7 @@
 #include "views/layer_head_map_view.h"
 #include "views/metric_by_layer_view.h"
 #include "views/run_curves_view.h"
-#include "views/runs_view.h"
+#include "views/run_table_view.h"
 #include "views/study_view.h"
 #include "views/token_attention_view.h"
 #include "views/token_strip_view.h"
@@ -24,7 +24,7 @@ ViewList make_views(const ViewServices& services) {
   views.push_back(std::make_unique<TokenAttentionView>(services));
   views.push_back(std::make_unique<HeadBoardView>(services));
   views.push_back(std::make_unique<ComparisonView>(services));
-  views.push_back(std::make_unique<RunsView>(services));
+  views.push_back(std::make_unique<RunTableView>(services));
   views.push_back(std::make_unique<StudyView>(services));
   views.push_back(std::make_unique<InspectorView>(services));
   return views;

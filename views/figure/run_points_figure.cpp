@@ -10,6 +10,7 @@
 #include "engine/core/policy/scorer_text.h"
 #include "engine/core/support/error.h"
 #include "views/figure/fonts.h"
+#include "views/figure/policy_words.h"
 #include "views/figure/study_lines_figure.h"
 
 namespace kvscope::views {
@@ -47,11 +48,12 @@ StudyTable table_of(std::span<const MeasuredRun> runs, const std::vector<int>& o
 }
 
 FigureData data_of(std::span<const MeasuredRun> runs, const std::vector<int>& order) {
-  std::vector<std::string> names, methods;
+  std::vector<std::string> names, policies, methods;
   std::vector<std::int64_t> drawn(runs.size(), 0);
-  for (const MeasuredRun& run : runs) names.push_back(run.name), methods.push_back(run.method);
+  for (const MeasuredRun& run : runs)
+    names.push_back(run.name), policies.push_back(run.policy), methods.push_back(run.method);
   for (const int i : order) drawn[static_cast<std::size_t>(i)] = 1;
-  FigureData data{{{"run", names}, {"method", methods}, {"drawn", drawn}}};
+  FigureData data{{{"run", names}, {"policy", policies}, {"method", methods}, {"drawn", drawn}}};
   for (const RunMeasureInfo& info : run_measures()) {
     std::vector<double> values;
     for (const MeasuredRun& run : runs) values.push_back(run.measures[info.measure]);
@@ -66,9 +68,10 @@ double shared_area(const Box& a, const Box& b) {
   return w > 0 && h > 0 ? w * h : 0;
 }
 
-/// Beside, above or below its dot, where it covers least of what is there. Inside the panel.
-Box place_label(const Box& dot, double width, double height, const Box& panel, const std::vector<Box>& taken) {
-  constexpr double kGap = 2;
+/// Beside, above or below its dot, where it covers least of what is there, dots before labels. Inside the panel.
+Box place_label(const Box& dot, double width, double height, const Box& panel, const std::vector<Box>& dots,
+                const std::vector<Box>& labels) {
+  constexpr double kGap = 2, kDotBeforeLabel = 20;
   const double middle = dot.centre().y - height / 2, centre = dot.centre().x - width / 2;
   const Point corners[] = {{dot.right() + kGap, middle},           {dot.x - kGap - width, middle},
                            {centre, dot.y - kGap - height},        {centre, dot.bottom() + kGap},
@@ -80,7 +83,8 @@ Box place_label(const Box& dot, double width, double height, const Box& panel, c
     const Box box{std::clamp(corner.x, panel.x, std::max(panel.x, panel.right() - width)),
                   std::clamp(corner.y, panel.y, std::max(panel.y, panel.bottom() - height)), width, height};
     double covered = 0;
-    for (const Box& other : taken) covered += shared_area(box, other);
+    for (const Box& other : dots) covered += kDotBeforeLabel * shared_area(box, other);
+    for (const Box& other : labels) covered += shared_area(box, other);
     if (!best || covered < least) best = box, least = covered;
   }
   return *best;
@@ -88,14 +92,14 @@ Box place_label(const Box& dot, double width, double height, const Box& panel, c
 
 void add_labels(DrawnStudy& drawn, std::span<const MeasuredRun> runs, const FigureStyle& s) {
   const Box panel = drawn.built.figure.panel("panel.0")->box;
-  std::vector<Box> taken;
-  for (const DrawnPoint& point : drawn.points) taken.push_back(point.box);
+  std::vector<Box> dots, labels;
+  for (const DrawnPoint& point : drawn.points) dots.push_back(point.box);
   for (const DrawnPoint& point : drawn.points) {
     const std::string label = shortened(runs[static_cast<std::size_t>(point.point.row)].name, FontRole::text,
                                         s.tick_size, kLabelShare * panel.w);
-    const Box box =
-        place_label(point.box, text_width(label, FontRole::text, s.tick_size), s.tick_size, panel.inset(2), taken);
-    taken.push_back(box);
+    const Box box = place_label(point.box, text_width(label, FontRole::text, s.tick_size), s.tick_size, panel.inset(2),
+                                dots, labels);
+    labels.push_back(box);
     drawn.built.figure.items.emplace_back(Text{.utf8 = label,
                                                .at = {box.x, box.centre().y},
                                                .role = FontRole::text,
@@ -121,7 +125,13 @@ void check_runs(std::size_t n_runs, const RunPointsOptions& o) {
 }  // namespace
 
 MeasuredRun measured_run(const RunRecord& run, const RunMeasures& measures, const std::string& name) {
-  return {name.empty() ? run.policy.brief() : name, method_name(run.policy), measures};
+  MeasuredRun measured{name, run.policy.to_string(), method_name(run.policy), measures};
+  if (!name.empty()) return measured;
+  measured.name = measured.method;
+  for (const ParameterLine& line : parameter_lines(run.policy)) {
+    if (line.name == "budget") measured.name += " " + line.value;
+  }
+  return measured;
 }
 
 DrawnStudy draw_run_points(std::span<const MeasuredRun> runs, const RunPointsOptions& o, const FigureStyle& style) {
@@ -130,7 +140,7 @@ DrawnStudy draw_run_points(std::span<const MeasuredRun> runs, const RunPointsOpt
   const RunMeasureInfo &x = info_of(o.x), &y = info_of(o.y);
   std::set<std::string> methods;
   for (const int i : order) methods.insert(runs[static_cast<std::size_t>(i)].method);
-  StudyLinesOptions lines{.line = false};
+  StudyLinesOptions lines{.line = false, .legend = false};
   lines.pick = {.x = std::string(x.name),
                 .y = {std::string(y.name)},
                 .series = methods.size() > kMostLooks ? "" : "method",

@@ -21,12 +21,12 @@ struct RunPointsOptions {
 
 /// A run as its row has it.
 struct MeasuredRun {
-  std::string name, method;
+  std::string name, policy, method;
   RunMeasures measures;
 };
 MeasuredRun measured_run(const RunRecord& run, const RunMeasures& measures, const std::string& name = "");
 
-/// Panel: "panel.0" (continuous); DrawnPoint::point.row is the number of the run. Data: run, method, drawn, and a column for each
+/// Panel: "panel.0" (continuous); DrawnPoint::point.row is the number of the run. Data: run, policy, method, drawn, and a column for each
 /// measure; rows in the order of the runs, also of those without a dot. Throws Error (bad input): no dot has both values, `names`
 /// of another number of runs, `drawn` without such a run.
 DrawnStudy draw_run_points(std::span<const MeasuredRun> runs, const RunPointsOptions& options,

@@ -37,10 +37,10 @@ void RunChart::draw_choices(RunTableLook& look) {
     }
     if (segmented(services_, item, names, hints, at, 1)) chosen = measures[static_cast<std::size_t>(at)];
   };
-  choose("runs.y", kY, look.y);
+  choose("run_table.y", kY, look.y);
   const float gap = services_.theme->px(14);
   if (right_edge_on_screen() - ImGui::GetItemRectMax().x > services_.theme->px(190)) ImGui::SameLine(0, gap);
-  choose("runs.x", kX, look.x);
+  choose("run_table.x", kX, look.x);
 }
 
 void RunChart::draw(ViewContext& context, const std::vector<RunRow>& rows, ImVec2 size) {
@@ -58,12 +58,12 @@ void RunChart::draw(ViewContext& context, const std::vector<RunRow>& rows, ImVec
     build(context, rows, room);
     if (!refused_.empty()) {
       wrapped_text_in(theme.palette.muted, refused_);
-      services_.items->add_text("runs.refusal", last_item(), refused_);
+      services_.items->add_text("run_table.refusal", last_item(), refused_);
     } else {
       const ImVec2 origin = ImGui::GetCursorScreenPos();
       drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, theme);
-      ImGui::InvisibleButton("runs.plot", room);
-      services_.items->add("runs.plot", last_item());
+      ImGui::InvisibleButton("run_table.plot", room);
+      services_.items->add("run_table.plot", last_item());
       handle_mouse(context, origin);
     }
   }
@@ -125,7 +125,7 @@ void RunChart::handle_mouse(ViewContext& context, ImVec2 origin) {
     const Box& b = point.box;
     const int id = drawn_ids_[static_cast<std::size_t>(point.point.row)];
     services_.items->add(
-        "runs.point", id,
+        "run_table.point", id,
         item_rect({origin.x + static_cast<float>(b.x), origin.y + static_cast<float>(b.y)},
                   {origin.x + static_cast<float>(b.right()), origin.y + static_cast<float>(b.bottom())}));
     if (id == listed.a) ring(point, theme.palette.accent);
@@ -140,7 +140,7 @@ void RunChart::handle_mouse(ViewContext& context, ImVec2 origin) {
     return "\n" + label_of(measure) + " " + number_of(measure, measured_[row].measures[measure]);
   };
   const std::string text = measured_[row].name + line(look.y) + line(look.x);
-  services_.items->add_text("runs.hover", item_rect(mouse, mouse), text);
+  services_.items->add_text("run_table.hover", item_rect(mouse, mouse), text);
   {
     const HoverCard card(services_);
     ImGui::TextUnformatted(text.c_str());

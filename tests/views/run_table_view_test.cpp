@@ -1,5 +1,5 @@
 // The table of runs and its chart: what is drawn are the measures of each run, and what is clicked is its run.
-#include "views/runs_view.h"
+#include "views/run_table_view.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -57,12 +57,13 @@ struct RunsStage {
     draw();
   }
   std::string text(const std::string& id) { return window.items.text(id).value_or("(not drawn)"); }
-  std::string cell(int id, const char* measure) { return text("runs.cell." + std::to_string(id) + "." + measure); }
+  std::string cell(int id, const char* measure) { return text("run_table.cell." + std::to_string(id) + "." + measure); }
   /// Ids from top to bottom.
   std::vector<int> order() {
     std::vector<std::pair<float, int>> rows;
     for (const ListedRun& one : *listed.all) {
-      if (const auto rect = window.items.find("runs.row." + std::to_string(one.id))) rows.emplace_back(rect->y, one.id);
+      if (const auto rect = window.items.find("run_table.row." + std::to_string(one.id)))
+        rows.emplace_back(rect->y, one.id);
     }
     std::ranges::sort(rows);
     std::vector<int> ids;
@@ -75,7 +76,7 @@ struct RunsStage {
   ListedRuns listed;
   Selection selection;
   ViewContext context{nullptr, nullptr, &selection, nullptr};
-  RunsView view;
+  RunTableView view;
 };
 
 RunRecord timed(RunRecord run, double seconds) {
@@ -123,8 +124,11 @@ TEST_CASE("The table of runs has the numbers of each run as they are counted dir
     CHECK(s.cell(id, "cache_bytes") == bytes_text(held * 2 * 16 * 4));
     CHECK(s.cell(id, "ms_per_token") == written(1000 * run.timings.decode_s / 60));
     CHECK(s.cell(id, "tokens") == "180");
-    const std::string item = "runs.cell." + std::to_string(id) + ".nll_answer";
-    CHECK(s.window.written_in(item) == s.cell(id, "nll_answer"));  // the glyphs on the screen
+    for (const RunMeasureInfo& info : run_measures()) {  // the glyphs on the screen
+      std::string shown = s.cell(id, std::string(info.name).c_str());
+      std::erase(shown, ' ');
+      CHECK(s.window.written_in("run_table.cell." + std::to_string(id) + "." + std::string(info.name)) == shown);
+    }
   }
 }
 
@@ -134,72 +138,73 @@ TEST_CASE("What a run has no number of is a dash, and its hint has the reason") 
   CHECK(s.cell(4, "nll_answer") == "–");
   CHECK(s.cell(4, "above_chance") == "–");
   CHECK(s.cell(4, "cache_size") == "1");
-  s.hover("runs.cell.4.nll_answer");
+  s.hover("run_table.cell.4.nll_answer");
   CHECK(s.text("hint") == "The run has no answer: its text was only read.");
-  s.hover("runs.cell.4.above_chance");
+  s.hover("run_table.cell.4.above_chance");
   CHECK_THAT(s.text("hint"), Contains("No oracle"));
   s.is_known = false;
-  s.hover("runs.cell.1.nll_answer");
+  s.hover("run_table.cell.1.nll_answer");
   CHECK(s.cell(1, "nll_answer") == "...");
   CHECK(s.text("hint") == "Computing ...");
-  CHECK(s.text("runs.refusal") == "Computing ...");
+  CHECK(s.text("run_table.refusal") == "Computing ...");
 }
 
 TEST_CASE("A click on a header sorts: lowest first, highest first, as they came, and what is missing comes last") {
   RunsStage s(some_runs());
   s.draw();
   CHECK(s.order() == std::vector{1, 2, 3, 4});
-  s.click("runs.header.ms_per_token");
+  s.click("run_table.header.ms_per_token");
   CHECK(s.order() == std::vector{2, 3, 1, 4});
-  CHECK(s.text("runs.header.ms_per_token") == "ascending");
-  s.click("runs.header.ms_per_token");
+  CHECK(s.text("run_table.header.ms_per_token") == "ascending");
+  s.click("run_table.header.ms_per_token");
   CHECK(s.order() == std::vector{1, 3, 2, 4});
-  CHECK(s.text("runs.header.ms_per_token") == "descending");
+  CHECK(s.text("run_table.header.ms_per_token") == "descending");
   CHECK(s.selection.run_table == RunTableLook{.sort = "ms_per_token", .descending = true});
-  s.click("runs.header.ms_per_token");
+  s.click("run_table.header.ms_per_token");
   CHECK(s.order() == std::vector{1, 2, 3, 4});
-  s.click("runs.header.run");
+  s.click("run_table.header.run");
   CHECK(s.order() == std::vector{4, 3, 1, 2});  // full, kvpop:budget=40, kvpop:budget=64, streaming
 }
 
 TEST_CASE("A click on a row or dot shows its run as A, a letter makes it A or B, and the box ticks it") {
   RunsStage s(some_runs());
   s.draw();
-  s.click("runs.row.3");
+  s.click("run_table.row.3");
   CHECK(s.listed.a == 3);
-  s.click("runs.b.2");
+  s.click("run_table.b.2");
   CHECK(std::pair(s.listed.a, s.listed.b) == std::pair(3, 2));
-  s.click("runs.b.2");
+  s.click("run_table.b.2");
   CHECK(s.listed.b == 0);
-  s.click("runs.a.1");
+  s.click("run_table.a.1");
   CHECK(s.listed.a == 1);
-  s.click("runs.point.2");
+  s.click("run_table.point.2");
   CHECK(s.listed.a == 2);
-  CHECK_THAT(s.text("runs.hover"), Contains("2 streaming") && Contains(written(s.measures[1][RunMeasure::nll_answer])));
-  s.click("runs.tick.3");
+  CHECK_THAT(s.text("run_table.hover"),
+             Contains("2 streaming") && Contains(written(s.measures[1][RunMeasure::nll_answer])));
+  s.click("run_table.tick.3");
   CHECK(s.selection.runs == std::vector{3});
-  CHECK(s.text("runs.ticked") == "1 of 4");
+  CHECK(s.text("run_table.ticked") == "1 of 4");
   CHECK(s.listed.a == 2);
 }
 
 TEST_CASE("The chart has a dot for each ticked run, or all, where its two numbers are, and the name of each") {
   RunsStage s(some_runs());
   s.draw();
-  for (const int id : {1, 2, 3}) CHECK(s.window.items.find("runs.point." + std::to_string(id)).has_value());
-  CHECK_FALSE(s.window.items.find("runs.point.4").has_value());  // it has no answer
+  for (const int id : {1, 2, 3}) CHECK(s.window.items.find("run_table.point." + std::to_string(id)).has_value());
+  CHECK_FALSE(s.window.items.find("run_table.point.4").has_value());  // it has no answer
   s.selection.runs = {1, 3};
   s.draw(10);
-  CHECK_FALSE(s.window.items.find("runs.point.2").has_value());
+  CHECK_FALSE(s.window.items.find("run_table.point.2").has_value());
   // A larger cache is further right, a larger NLL higher.
-  const auto one = *s.window.items.find("runs.point.1"), three = *s.window.items.find("runs.point.3");
+  const auto one = *s.window.items.find("run_table.point.1"), three = *s.window.items.find("run_table.point.3");
   const auto of = [&](int id, RunMeasure measure) { return s.measures[static_cast<std::size_t>(id) - 1][measure]; };
   CHECK((one.x > three.x) == (of(1, RunMeasure::cache_size) > of(3, RunMeasure::cache_size)));
   CHECK((one.y < three.y) == (of(1, RunMeasure::nll_answer) > of(3, RunMeasure::nll_answer)));
-  s.click("runs.y.2");
+  s.click("run_table.y.2");
   CHECK(s.selection.run_table.y == RunMeasure::above_chance);
   s.selection.runs = {4};
   s.draw(10);
-  CHECK(s.text("runs.refusal") == "No chosen run has recall above chance and normalised cache size.");
+  CHECK(s.text("run_table.refusal") == "No chosen run has recall above chance and normalised cache size.");
 }
 
 TEST_CASE("The exported figure is the table as shown, its dots are the ticked runs, and its recipe draws it again") {

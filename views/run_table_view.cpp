@@ -1,4 +1,4 @@
-#include "views/runs_view.h"
+#include "views/run_table_view.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr float kLeastName = 120, kMostName = 360, kChartBeside = 1250, kTableShare = 0.62f;
 constexpr float kLeastChart = 190, kLeastTable = 96;
-constexpr float kPill = 22;
+constexpr float kPill = 22, kNoteWidth = 350;
 
 /// What is missing comes last, whichever way the others go.
 bool comes_before(double a, double b, bool descending) {
@@ -35,13 +35,13 @@ float text_room(const std::string& text) { return std::ceil(ImGui::CalcTextSize(
 
 }  // namespace
 
-bool RunsView::has_content(const ViewContext& context) const {
+bool RunTableView::has_content(const ViewContext& context) const {
   return context.listed != nullptr && !context.listed->all->empty();
 }
 
-void RunsView::draw(ViewContext& context) {
+void RunTableView::draw(ViewContext& context) {
   if (!has_content(context)) {
-    empty_state(services_, context, "empty.runs", "No runs yet",
+    empty_state(services_, context, "empty.run_table", "No runs yet",
                 "Run a prompt or open a trace. Each run becomes a row here, and ticked rows become a chart.", "Run",
                 "run.start");
     return;
@@ -56,16 +56,21 @@ void RunsView::draw(ViewContext& context) {
     ImGui::SameLine(0, gap);
     return chart_.draw(context, rows, {room.x - width - gap, room.y});
   }
+  if (room.y < theme.px(kLeastTable + kLeastChart) + gap) {
+    const float note = ImGui::GetTextLineHeightWithSpacing() * (room.x < theme.px(kNoteWidth) ? 2 : 1);
+    draw_table(context, rows, {room.x, std::max(1.f, room.y - note)});
+    const FontScope small(theme.fonts.small);
+    return too_little_room(services_, "chart");
+  }
   const float line = ImGui::GetFrameHeight() + ImGui::GetStyle().CellPadding.y * 2;
   const float needed = line * static_cast<float>(rows.size() + 1) + ImGui::GetStyle().ScrollbarSize;
-  const float most = std::max(theme.px(kLeastTable), room.y - gap - theme.px(kLeastChart));
-  const float height = std::min(room.y, std::min(needed, std::max(most, std::floor(room.y * 0.45f))));
+  const float most = std::max(theme.px(kLeastTable), std::min(room.y / 2, room.y - gap - theme.px(kLeastChart)));
+  const float height = std::floor(std::min(needed, most));
   draw_table(context, rows, {room.x, height});
-  const float rest = room.y - height - gap;
-  if (rest >= theme.px(60)) chart_.draw(context, rows, {room.x, rest});
+  chart_.draw(context, rows, {room.x, room.y - height - gap});
 }
 
-std::vector<RunRow> RunsView::rows_of(const ViewContext& context, bool with_measures) const {
+std::vector<RunRow> RunTableView::rows_of(const ViewContext& context, bool with_measures) const {
   const ListedRuns& listed = *context.listed;
   const RunTableLook& look = context.selection->run_table;
   const std::vector<int>& ticked = context.selection->runs;
@@ -87,7 +92,7 @@ std::vector<RunRow> RunsView::rows_of(const ViewContext& context, bool with_meas
 
 // ---------------------------------------------------------------------------------------------- table
 
-void RunsView::draw_table(ViewContext& context, const std::vector<RunRow>& rows, ImVec2 size) {
+void RunTableView::draw_table(ViewContext& context, const std::vector<RunRow>& rows, ImVec2 size) {
   const FontScope small(services_.theme->fonts.small);
   const Theme& theme = *services_.theme;
   const float padding = ImGui::GetStyle().CellPadding.x * 2;
@@ -105,7 +110,7 @@ void RunsView::draw_table(ViewContext& context, const std::vector<RunRow>& rows,
   widths[1] = std::clamp(left, theme.px(kLeastName), theme.px(kMostName));
   constexpr ImGuiTableFlags kFlags =
       ImGuiTableFlags_RowBg | ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingFixedFit;
-  if (!ImGui::BeginTable("runs", static_cast<int>(widths.size()), kFlags, size)) return;
+  if (!ImGui::BeginTable("run_table", static_cast<int>(widths.size()), kFlags, size)) return;
   for (std::size_t i = 0; i < widths.size(); ++i)
     ImGui::TableSetupColumn(("##" + std::to_string(i)).c_str(), ImGuiTableColumnFlags_WidthFixed, widths[i]);
   ImGui::TableSetupScrollFreeze(size.x > sum ? 2 : 1, 1);
@@ -119,7 +124,7 @@ void RunsView::draw_table(ViewContext& context, const std::vector<RunRow>& rows,
   ImGui::EndTable();
 }
 
-void RunsView::draw_headers(ViewContext& context) {
+void RunTableView::draw_headers(ViewContext& context) {
   RunTableLook& look = context.selection->run_table;
   ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
   const auto header = [&](std::string_view column, std::string_view title, const std::string& hint) {
@@ -128,7 +133,7 @@ void RunsView::draw_headers(ViewContext& context) {
     if (ImGui::IsItemActivated()) sort_by(look, column);
     const ItemRect item = last_item();
     const bool sorted = look.sort == column;
-    services_.items->add_text("runs.header." + std::string(column), item,
+    services_.items->add_text("run_table.header." + std::string(column), item,
                               sorted ? (look.descending ? "descending" : "ascending") : "");
     hint_of(services_, hint + " Click to sort.");
     if (!sorted) return;
@@ -143,7 +148,7 @@ void RunsView::draw_headers(ViewContext& context) {
   });
   const std::string ticked = n == 0 ? "" : std::to_string(n) + " of " + std::to_string(context.listed->all->size());
   text_in(services_.theme->palette.muted, ticked);
-  services_.items->add_text("runs.ticked", last_item(), ticked);
+  services_.items->add_text("run_table.ticked", last_item(), ticked);
   header("run", "run", "Number in the list, policy, and what else tells the run apart.");
   for (const RunMeasureInfo& info : run_measures()) {
     std::string hint = label_of(info.measure) + ": " + std::string(info.definition) + ".";
@@ -151,7 +156,7 @@ void RunsView::draw_headers(ViewContext& context) {
   }
 }
 
-void RunsView::draw_row(ViewContext& context, const RunRow& row) {
+void RunTableView::draw_row(ViewContext& context, const RunRow& row) {
   ImGui::PushID(row.run->id);
   ImGui::TableNextRow();
   ImGui::TableSetColumnIndex(1);
@@ -166,7 +171,7 @@ void RunsView::draw_row(ViewContext& context, const RunRow& row) {
   ImGui::PopID();
 }
 
-void RunsView::draw_name(ViewContext& context, const RunRow& row) {
+void RunTableView::draw_name(ViewContext& context, const RunRow& row) {
   const ListedRuns& listed = *context.listed;
   const int id = row.run->id;
   const std::string name = name_of(*row.run);
@@ -176,7 +181,7 @@ void RunsView::draw_name(ViewContext& context, const RunRow& row) {
   constexpr ImGuiSelectableFlags kFlags = ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_AllowOverlap;
   const bool pressed =
       ImGui::Selectable((shown + "##name").c_str(), id == listed.a, kFlags, {0, ImGui::GetFrameHeight()});
-  services_.items->add_text("runs.row." + std::to_string(id), last_item(), name);
+  services_.items->add_text("run_table.row." + std::to_string(id), last_item(), name);
   if (pressed && ImGui::GetIO().KeyCtrl && listed.choose) return listed.choose(id);
   if (pressed && listed.show) listed.show(id, id == listed.b ? 0 : listed.b);
   const RunRecord& run = *row.run->run;
@@ -185,12 +190,12 @@ void RunsView::draw_name(ViewContext& context, const RunRow& row) {
 }
 
 /// The box that ticks it, and the letters of A and B.
-void RunsView::draw_marks(ViewContext& context, const RunRow& row) {
+void RunTableView::draw_marks(ViewContext& context, const RunRow& row) {
   const ListedRuns& listed = *context.listed;
   const int id = row.run->id;
   bool ticked = row.ticked;
   if (ImGui::Checkbox("##tick", &ticked) && listed.choose) listed.choose(id);
-  services_.items->add_text("runs.tick." + std::to_string(id), last_item(), row.ticked ? "on" : "off");
+  services_.items->add_text("run_table.tick." + std::to_string(id), last_item(), row.ticked ? "on" : "off");
   hint_of(services_, "Choose this run: chart, map and By layer show the chosen runs");
   const auto pill = [&](const char* letter, bool on, const char* hint, int a, int b) {
     ImGui::SameLine(0, services_.theme->px(3));
@@ -201,8 +206,8 @@ void RunsView::draw_marks(ViewContext& context, const RunRow& row) {
       pressed = ImGui::Button(letter, {services_.theme->px(kPill), 0});
       ImGui::EndDisabled();
     }
-    services_.items->add_text(std::string("runs.") + (letter[0] == 'A' ? "a." : "b.") + std::to_string(id), last_item(),
-                              on ? "on" : "off");
+    services_.items->add_text(std::string("run_table.") + (letter[0] == 'A' ? "a." : "b.") + std::to_string(id),
+                              last_item(), on ? "on" : "off");
     hint_of(services_, hint);
     if (pressed && listed.show) listed.show(a, b);
   };
@@ -215,7 +220,7 @@ void RunsView::draw_marks(ViewContext& context, const RunRow& row) {
        listed.a, is_b ? 0 : id);
 }
 
-void RunsView::draw_number(const RunRow& row, RunMeasure measure) {
+void RunTableView::draw_number(const RunRow& row, RunMeasure measure) {
   const Palette& p = services_.theme->palette;
   const RunRecord& run = *row.run->run;
   const double value = row.measures != nullptr ? (*row.measures)[measure] : NAN;
@@ -224,14 +229,14 @@ void RunsView::draw_number(const RunRow& row, RunMeasure measure) {
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.f, ImGui::GetContentRegionAvail().x - text_room(text)));
   ImGui::AlignTextToFramePadding();
   text_in(std::isnan(value) ? p.muted : p.text, text);
-  services_.items->add_text("runs.cell." + std::to_string(row.run->id) + "." + std::string(info_of(measure).name),
+  services_.items->add_text("run_table.cell." + std::to_string(row.run->id) + "." + std::string(info_of(measure).name),
                             last_item(), text);
   if (std::isnan(value)) hint_of(services_, computing ? "Computing ..." : why_not_measured(run, measure));
 }
 
 // ---------------------------------------------------------------------------------------------- chart
 
-std::optional<ViewFigure> RunsView::figure(const ViewContext& context) const {
+std::optional<ViewFigure> RunTableView::figure(const ViewContext& context) const {
   if (!has_content(context)) return std::nullopt;
   RunPointsOptions options{.x = context.selection->run_table.x, .y = context.selection->run_table.y};
   ViewFigure figure;

@@ -11,10 +11,10 @@
 
 namespace kvscope::views {
 
-class RunsView final : public View {
+class RunTableView final : public View {
  public:
-  explicit RunsView(const ViewServices& services) : services_(services), chart_(services) {}
-  const char* kind() const override { return "runs"; }
+  explicit RunTableView(const ViewServices& services) : services_(services), chart_(services) {}
+  const char* kind() const override { return "run_table"; }
   const char* title() const override { return "Runs"; }
   Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;
