@@ -29,6 +29,8 @@ NamedFigure figure_on_screen(Session& session, UiState& ui, const views::ViewLis
   views::ViewContext context{session.runs().shown_a(), session.runs().shown_b(), &session.selection(), nullptr};
   context.studies = &session.studies().open_studies();
   context.attention = &session.attention().asked();
+  const views::ListedRuns listed = session.run_list().now();
+  context.listed = &listed;
   const std::vector<views::ShownRun> set = session.runs().chosen();
   if (!set.empty()) context.set = &set;
   context.same_text = [&session](int n) { return session.runs().same_text(n); };

@@ -6,6 +6,7 @@
 #include "app/catalog/given_budgets.h"
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
+#include "app/session/match_a.h"
 #include "app/support/paths.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/study/measure/output_error.h"
@@ -118,6 +119,11 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
       {"policy.one_budget", "Give all heads one budget", "Policy", "", takes(), nullptr,
        [&session](const nlohmann::json&) { session.policy().set_budgets(""); },
        [&session] { return session.parameters().budgets.empty() ? std::string("all heads have one budget") : ""; }});
+  registry.add({.id = "policy.match_cache",
+                .title = "Match A's cache size",
+                .group = "Policy",
+                .run = [&session] { session.messages().notify(match_a(session)); },
+                .why_not = [&session] { return why_no_match(session); }});
   registry.add({"run.max_tokens", "Set how many tokens to generate", "Run", "", takes(arg::number("n")), nullptr,
                 [&session](const nlohmann::json& arguments) {
                   session.next_run().set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));

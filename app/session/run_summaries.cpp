@@ -7,11 +7,7 @@
 namespace kvscope::app {
 
 RunSummary summarise(const RunRecord& run) {
-  const double share = run.queries() > 0 ? mean(head_metric(run, Metric::cache_share, run.queries() - 1)) : 0;
-  return {.nll = answer_nll(run),
-          .kept = share * run.queries(),
-          .oracle = mean_of(Oracle(run)),
-          .headline = eviction_headline(run)};
+  return {.nll = answer_nll(run), .measures = measure_run(run), .headline = eviction_headline(run)};
 }
 
 void RunSummaries::poll() {

@@ -9,14 +9,13 @@
 #include "app/session/runs.h"
 #include "app/session/worker.h"
 #include "engine/core/study/measure/eviction_headline.h"
-#include "engine/core/study/measure/oracle.h"
+#include "engine/core/study/measure/run_measures.h"
 
 namespace kvscope::app {
 
 struct RunSummary {
-  double nll = 0;     // answer_nll(); NaN without any
-  double kept = 0;    // tokens in the cache of a head after the last query, mean over heads; NaN without any
-  OracleMean oracle;  // of the run's own oracle, over the whole run
+  double nll = 0;  // answer_nll(); NaN without any
+  RunMeasures measures;
   std::optional<EvictionHeadline> headline;
 };
 RunSummary summarise(const RunRecord& run);

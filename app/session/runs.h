@@ -38,6 +38,9 @@ inline bool is_stillborn(const RunRecord& run) {
   return run.n_queries == 0 && (run.status == RunStatus::failed || run.status == RunStatus::cancelled);
 }
 
+/// Else nothing of it could be seen; of a trace it may be that no record tells how far it was read.
+inline bool has_row(const RunEntry& entry) { return !is_stillborn(*entry.run) || !entry.trace_path.empty(); }
+
 class Runs {
  public:
   enum class Place { a, b };

@@ -21,6 +21,7 @@
 #include "app/session/open_model.h"
 #include "app/session/open_point.h"
 #include "app/session/remote_traces.h"
+#include "app/session/run_list.h"
 #include "app/session/run_summaries.h"
 #include "app/session/studies.h"
 #include "app/session/study_jobs.h"
@@ -93,6 +94,7 @@ class Session {
   bool run_in_progress() const { return engine_.run_in_progress(); }
 
   RunSummaries& summaries() { return summaries_; }
+  RunList& run_list() { return run_list_; }
   AttentionProbe& attention() { return attention_; }
 
   std::string command_line() const;  // of the parameters, as they are
@@ -124,6 +126,7 @@ class Session {
   OpenModel model_;
   AttentionProbe attention_;
   RunSummaries summaries_;
+  RunList run_list_{runs_, summaries_, revision_};
   FolderList folders_;
   struct CutRun {
     bool due = false;                      // goes on when the model is there

@@ -300,6 +300,10 @@ void AppWindow::draw_frame() {
   const std::vector<views::ShownRun> set = session_.runs().chosen();
   if (!set.empty()) context.set = &set;
   context.same_text = [this](int n) { return session_.runs().same_text(n); };
+  views::ListedRuns listed = session_.run_list().now();
+  listed.show = [this](int of_a, int of_b) { panel_.run("run.compare", {{"a", of_a}, {"b", of_b}}); };
+  listed.choose = [this](int id) { panel_.run("runs.choose", {{"id", id}}); };
+  context.listed = &listed;
   context.selection = &session_.selection();
   context.attention = &session_.attention().asked();
   const views::OpenStudies studies = session_.studies().open_studies();

@@ -86,8 +86,8 @@ BudgetWords words_of_a(const PolicySpec& policy, const RunRecord& a, const RunSu
   std::string facts;
   if (a.status != RunStatus::running && a.n_tokens() < a.n_positions)
     facts = "A ended at " + std::to_string(a.n_tokens()) + " tokens";
-  if (known != nullptr && known->kept > 0)
-    facts += (facts.empty() ? "A kept " : " and kept ") + fixed_text(known->kept, 0);
+  if (known != nullptr && known->measures.cached > 0)
+    facts += (facts.empty() ? "A kept " : " and kept ") + fixed_text(known->measures.cached, 0);
   if (!facts.empty()) words.text += " (" + facts + ")";
   return words;
 }

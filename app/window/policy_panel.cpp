@@ -7,6 +7,7 @@
 
 #include "app/catalog/gates.h"
 #include "app/session/gate_title.h"
+#include "app/session/match_a.h"
 #include "app/window/budget_control.h"
 #include "app/window/obstacle_note.h"
 #include "app/window/panel.h"
@@ -235,12 +236,24 @@ void draw_preview_note(Panel& panel) {
   }
 }
 
+// The way to as many tokens as A held, for policies that are to be compared at one size.
+void draw_match(Panel& panel) {
+  if (panel.session.runs().shown_a() == nullptr || panel.session.run_in_progress() || matches_a(panel.session)) return;
+  const std::string why_not = why_no_match(panel.session);
+  ImGui::BeginDisabled(!why_not.empty());
+  if (ImGui::SmallButton("Match A's cache size")) panel.run("policy.match_cache");
+  ImGui::EndDisabled();
+  panel.services.items->add_text("policy.match_cache", views::last_item(), why_not);
+  tooltip(panel, why_not.empty() ? "Give this policy as many tokens as A held at its end" : why_not);
+}
+
 }  // namespace
 
 void draw_policy_panel(Panel& panel) {
   section(panel, "Policy");
   draw_policy_choice(panel);
   draw_budget(panel);
+  draw_match(panel);
   draw_policy_parameters(panel);
   draw_preview_note(panel);
   draw_sampling(panel);

@@ -104,7 +104,7 @@ std::string numbers_of(const RunSummary& summary, const RunRecord& run) {
   std::string text;
   const bool answers = run.n_tokens() > run.prompt_len;  // else it is that of the text
   if (std::isfinite(summary.nll)) text += (answers ? "answer NLL " : "NLL ") + fixed_text(summary.nll, 3) + ", ";
-  if (summary.oracle.n > 0) text += "recall " + fixed_text(summary.oracle.recall, 3) + " (own), ";
+  if (summary.measures.oracle.n > 0) text += "recall " + fixed_text(summary.measures.oracle.recall, 3) + " (own), ";
   return text;
 }
 
@@ -112,7 +112,7 @@ std::string numbers_of(const RunSummary& summary, const RunRecord& run) {
 std::string definitions_of(const RunSummary& summary) {
   std::string text =
       "\nNLL: mean over the answer's tokens, or over the whole text if there is no answer; nats per token.";
-  const OracleMean& mean = summary.oracle;
+  const OracleMean& mean = summary.measures.oracle;
   if (mean.n == 0) return text;
   return text + "\nR" + recall_label(OracleOf::own, mean).substr(1) + ": " + std::string(kRecallDefinition) + ". " +
          std::to_string(mean.n) + " pairs; chance " + fixed_text(mean.chance, 3) + ", recall above chance " +
@@ -170,7 +170,7 @@ void draw_menu_button(Panel& panel, const RunEntry& entry) {
 
 }  // namespace
 
-void draw_run_row(Panel& panel, const RunEntry& entry, const RunTitle& title) {
+void draw_run_row(Panel& panel, const RunEntry& entry, const views::ListedRun& listed) {
   const auto& palette = panel.theme().palette;
   const RunRecord& run = *entry.run;
   const std::string item = "run." + std::to_string(entry.id);
@@ -185,7 +185,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry, const RunTitle& title) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float right = views::right_edge_on_screen() - panel.px(30);
   ImGui::PushClipRect(at, {right, at.y + panel.px(60)}, true);
-  const std::string& name = title.text;
+  const std::string& name = listed.title;
   if (panel.ui.renaming == entry.id) {
     draw_name_field(panel, entry, right - at.x);
   } else {
@@ -197,7 +197,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry, const RunTitle& title) {
   const auto& notes = panel.session.selection().run_notes;
   const auto note = notes.find(entry.id);
   if (ImGui::IsItemHovered())
-    tooltip(panel, name + "\n" + run.policy.brief() + (title.hint.empty() ? "" : "\n" + title.hint) +
+    tooltip(panel, name + "\n" + run.policy.brief() + (listed.hint.empty() ? "" : "\n" + listed.hint) +
                        (run.message.empty() ? "" : "\n" + run.message) +
                        (note == notes.end() ? "" : "\n\n" + note->second));
   const views::FontScope small(panel.theme().fonts.small);

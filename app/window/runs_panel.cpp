@@ -1,9 +1,7 @@
 // The runs: which is A, which is B. Runs of one trace are one entry, and what failed at once is out of the way.
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -39,27 +37,6 @@ void look_for_reveal(const Session& session) {
   }
 }
 
-/// Nothing of it could be seen; of a trace it may be that nobody wrote how far it was read.
-bool has_no_row(const RunEntry& entry) { return is_stillborn(*entry.run) && entry.trace_path.empty(); }
-
-/// Of the runs that have rows, made anew when there is something new.
-class Titles {
- public:
-  void update(const Session& session) {
-    if (revision_ == session.revision()) return;
-    revision_ = session.revision();
-    std::vector<RunEntry> runs = session.runs().all();
-    std::erase_if(runs, has_no_row);
-    titles_ = run_titles(runs);
-  }
-  const RunTitle& of(const RunEntry& entry) { return titles_[entry.id]; }
-
- private:
-  std::uint64_t revision_ = 0;
-  std::map<int, RunTitle> titles_;
-};
-Titles titles;
-
 /// What is between `top` and the cursor, of the run that is to be seen.
 void scroll_to(float top) {
   const float bottom = ImGui::GetCursorScreenPos().y, list = ImGui::GetWindowPos().y, height = ImGui::GetWindowHeight();
@@ -72,7 +49,7 @@ void scroll_to(float top) {
 void draw_row(Panel& panel, const RunEntry& entry) {
   const bool revealed = entry.id == reveal.id;
   const float top = ImGui::GetCursorScreenPos().y;
-  draw_run_row(panel, entry, titles.of(entry));
+  draw_run_row(panel, entry, panel.session.run_list().of(entry.id));
   if (revealed) scroll_to(top);
 }
 
@@ -124,7 +101,7 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
       if (const RunEntry* entry = panel.session.runs().find(run.id)) draw_row(panel, *entry);
     }
   } else if (const RunEntry* entry = panel.session.runs().find(a); at > 0 && entry) {
-    draw_run_row(panel, *entry, titles.of(*entry));  // unless its trace was closed just now
+    draw_run_row(panel, *entry, panel.session.run_list().of(a));  // unless its trace was closed just now
   }
   if (!open && std::ranges::count(runs, reveal.id, &RunEntry::id) > 0) scroll_to(top);
   ImGui::PopID();
@@ -171,11 +148,10 @@ void draw_runs_panel(Panel& panel) {
     return;
   }
   look_for_reveal(panel.session);
-  titles.update(panel.session);
   std::set<std::string> drawn;
   std::vector<RunEntry> failed;
   for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
-    if (has_no_row(*it)) {
+    if (!has_row(*it)) {
       failed.push_back(*it);
       continue;
     }

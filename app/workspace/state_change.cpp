@@ -95,6 +95,8 @@ std::string title_of(const std::string& name) {
   if (name == "metric_chosen") return "metric";
   if (name == "heads") return "marked heads";
   if (name == "runs") return "set of runs";
+  if (name == "run_table_sort" || name == "run_table_descending") return "order of the runs";
+  if (name == "run_table_x" || name == "run_table_y") return "axes of the runs";
   if (name == "board_heads") return "global heads";
   if (name == "board_context") return "context length";
   if (name == "map_range" || name == "map_range_b" || name == "map_fit" || name == "map_lock") return "map scale";
@@ -119,6 +121,7 @@ std::string value_text(const std::string& name, const json& value) {
   if ((name == "heads" || name == "board_heads" || name == "board_rule") && value == "") return "none";
   if ((name == "token" || name == "study_point") && value == -1) return "none";
   if (name.starts_with("study_") && value == "") return "none";
+  if (name == "run_table_sort" && value == "") return "as they came";
   std::string text = value.is_number_float() ? number_text(value.get<double>(), 4)
                      : value.is_string()     ? value.get<std::string>()
                                              : value.dump();
@@ -137,6 +140,7 @@ void leave_out_companions(Changes& changes) {
                                                                            {"map_range", "map_fit"},
                                                                            {"map_range_b", "map_fit"},
                                                                            {"board_rule", "board_heads"},
+                                                                           {"run_table_descending", "run_table_sort"},
                                                                            {"study_shown", "study_open"},
                                                                            {"study_point", "study_open"},
                                                                            {"study_piece", "study_open"},

@@ -22,6 +22,7 @@ inline constexpr std::string_view kIntervalNames[] = {"none", "whiskers", "band"
 inline constexpr std::string_view kMapColourNames[] = {"viridis", "cividis"};
 /// In the order of the enumeration.
 std::span<const std::string_view> metric_names();
+std::span<const std::string_view> run_measure_names();
 
 /// Of Selection and ViewLook.
 template <typename T, typename Visit>
@@ -102,6 +103,10 @@ void visit_fields(T& s, Visit&& visit) {
   visit("token", s.token, FieldRange{-1, kMaxPositions});
   visit("q", s.q, FieldRange{0, kMaxPositions});
   visit("heads", s.heads, AnyValue{});
+  visit("run_table_sort", s.run_table.sort, AnyValue{});
+  visit("run_table_descending", s.run_table.descending, AnyValue{});
+  visit("run_table_x", s.run_table.x, Named{run_measure_names()});
+  visit("run_table_y", s.run_table.y, Named{run_measure_names()});
   visit("runs", s.runs, FieldRange{1, 1 << 30});
   visit("board_heads", s.board.global, AnyValue{});
   visit("board_rule", s.board.rule, AnyValue{});

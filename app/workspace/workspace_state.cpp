@@ -86,6 +86,15 @@ void read_runs(const JsonObject& object, WorkspaceState& state) {
 
 }  // namespace
 
+std::span<const std::string_view> run_measure_names() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const RunMeasureInfo& info : run_measures()) all.push_back(info.name);
+    return all;
+  }();
+  return names;
+}
+
 std::span<const std::string_view> metric_names() {
   static const std::vector<std::string_view> names = [] {
     std::vector<std::string_view> all(metric_list().size());

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "app/workspace/workspace.h"
 #include "engine/core/study/measure/retention_metrics.h"
 #include "engine/core/support/text.h"
 #include "engine/core/trace/trace_file.h"
@@ -129,4 +130,35 @@ TEST_CASE("The layout of the head board has the study's view where a study is op
   CHECK(program.ui.arrangement == app::arrangement_of({"head_board", "comparison"}));
   program.run("layout.study");
   CHECK(program.ui.arrangement == app::arrangement_of({"study", "layer_head_map"}));
+}
+
+TEST_CASE(
+    "Matching A's cache size gives the policy as many tokens as A held, says why where it cannot, and is undone") {
+  test::Program program;
+  app::Session& session = program.session;
+  app::Workspace workspace{session, program.ui, program.ui, {.trace_program = "", .wake = [] {}}};
+  add_workspace_commands(program.commands, workspace);
+  CHECK_THROWS_WITH(program.run("policy.match_cache"), Catch::Contains("There is no run A."));
+  const RunRecord a = random_run(3, {.policy = "threshold:threshold=0.3,sinks=4,window=16"});
+  const int held = static_cast<int>(std::lround(tokens_in_cache(a, a.queries() - 1)));
+  session.runs().put_back({.id = 1, .run = std::make_shared<const RunRecord>(a), .own = true});
+  session.runs().show(1, 0);
+  workspace.begin();
+  const auto policy = [&] { return session.parameters().policy; };
+
+  program.run("policy.set", {{"policy", "kvpop:keep=90%,sinks=2,window=20"}});
+  program.run("policy.match_cache");
+  CHECK(policy().to_string().starts_with("kvpop:budget=" + std::to_string(held) + ",sinks=2,window=20"));
+  const RunRecord next = random_run(9, {.policy = policy().to_string()});
+  CHECK(tokens_in_cache(next, next.queries() - 1) == Approx(held));
+  CHECK(program.commands.find("edit.undo")->title == "Undo budget 90 % to " + std::to_string(held) + " tokens");
+  program.run("edit.undo");
+  CHECK(policy() == PolicySpec::parse("kvpop:keep=90%,sinks=2,window=20"));
+
+  program.run("policy.set", {{"policy", "streaming:sinks=3"}});
+  program.run("policy.match_cache");
+  CHECK(policy() == PolicySpec::parse("streaming:sinks=3,window=" + std::to_string(held - 3)));
+  program.run("policy.set", {{"policy", "threshold:threshold=0.1"}});
+  CHECK_THROWS_WITH(program.run("policy.match_cache"), Catch::Contains("its size follows from the text."));
+  CHECK(policy() == PolicySpec::parse("threshold:threshold=0.1"));
 }

@@ -22,7 +22,7 @@ void check_same(double a, double b) {
   }
 }
 
-double tokens_in_cache(const RunRecord& run, std::int32_t q) {
+double tokens_counted(const RunRecord& run, std::int32_t q) {
   const HeadMap share = head_metric(run, Metric::cache_share, q);
   return mean(share) * (q + 1);
 }
@@ -47,7 +47,7 @@ TEST_CASE("run_curve: with a point for each position it is the mean of every hea
     CHECK(density.points[q].last == q);
     check_same(density.points[q].mean, mean(head_metric(run, Metric::density, q)));
     check_same(recall.points[q].mean, mean(head_metric(run, Metric::recall, q)));
-    CHECK(cached.points[q].mean == Approx(tokens_in_cache(run, q)).margin(1e-3));
+    CHECK(cached.points[q].mean == Approx(tokens_counted(run, q)).margin(1e-3));
   }
   for (std::int32_t q = run.queries(); q < n; ++q) CHECK(std::isnan(cached.points[q].mean));  // no such query
 }
@@ -110,7 +110,7 @@ TEST_CASE("run_curve_difference: B - A over the tokens in common, nothing of a r
   const RunCurve nll = run_curve_difference(a, b, RunQuantity::nll, 5);
   for (const CurvePoint& point : nll.points) CHECK(point.mean == Approx(0.25).epsilon(1e-5));
   const RunCurve cached = run_curve_difference(a, b, RunQuantity::cached, a.n_tokens());
-  CHECK(cached.points[150].mean == Approx(tokens_in_cache(b, 150) - tokens_in_cache(a, 150)).margin(1e-3));
+  CHECK(cached.points[150].mean == Approx(tokens_counted(b, 150) - tokens_counted(a, 150)).margin(1e-3));
   CHECK(run_curve_difference(a, a, RunQuantity::recall, 9).mean == 0);
   b.ids[100] += 1;
   const RunCurve shorter = run_curve_difference(a, b, RunQuantity::nll, 1000);

@@ -11,6 +11,7 @@
 #include "views/figure/lost_fact_figure.h"
 #include "views/figure/map_panels_figure.h"
 #include "views/figure/metric_by_layer_figure.h"
+#include "views/figure/run_points_figure.h"
 #include "views/figure/scaling_fit_figure.h"
 #include "views/figure/study_bars_figure.h"
 #include "views/figure/study_lines_figure.h"
@@ -23,7 +24,7 @@ namespace kvscope::views {
 using FigureOptions =
     std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions, CurvesOptions,
                  MapPanelsOptions, StudyLinesOptions, StudyBarsOptions, ColumnSpreadOptions, TokenAttentionOptions,
-                 DecodeFlopsOptions, ScalingFitOptions, LostFactOptions>;
+                 DecodeFlopsOptions, ScalingFitOptions, LostFactOptions, RunPointsOptions>;
 
 std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip" ...
 

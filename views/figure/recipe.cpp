@@ -16,7 +16,7 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view kFigures[] = {
     "layer_head_map", "token_strip",   "timeline",        "metric_by_layer", "curves",      "map_panels", "study_lines",
-    "study_bars",     "column_spread", "token_attention", "decode_flops",    "scaling_fit", "lost_fact"};
+    "study_bars",     "column_spread", "token_attention", "decode_flops",    "scaling_fit", "lost_fact",  "run_points"};
 
 /// Functions as overloads of one: a kind of options without a figure does not compile.
 template <typename... Functions>
@@ -300,6 +300,7 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
                         [&](const DecodeFlopsOptions& flops) { return none(flops); },
                         [&](const ScalingFitOptions& fit) { return none(fit); },
                         [&](const LostFactOptions& fact) { return lost_fact_figure(runs, fact, style); },
+                        [&](const RunPointsOptions& points) { return run_points_figure(runs, points, style); },
                     },
                     recipe.options);
 }

@@ -13,6 +13,10 @@ inline constexpr std::string_view kCompares[] = {"none", "side_by_side", "differ
 inline constexpr std::string_view kMapPanels[] = {"difference", "spread"};
 inline constexpr std::string_view kIntervals[] = {"none", "whiskers", "band"};
 inline constexpr std::string_view kHeadOrders[] = {"mass", "layer"};
+/// Of RunMeasure, in its order.
+inline constexpr std::string_view kRunMeasureNames[] = {"nll_answer",     "nll_text",    "above_chance", "cache_size",
+                                                        "cache_size_end", "cache_bytes", "ms_per_token", "tokens"};
+static_assert(std::size(kRunMeasureNames) == kRunMeasures);
 inline constexpr std::string_view kQuantities[] = {"nll", "cached", "density", "recall", "output_error"};
 
 /// V has operator()(key, value) for each type, choice() for enums, and says in kReads whether it changes the options.
@@ -207,6 +211,11 @@ void visit_fields(LostFactOptions& o, V& v) {
   if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
   if (V::kReads || !o.names.empty()) v("names", o.names);
   if (V::kReads || !o.previews.empty()) v("previews", o.previews);
-}
+  void visit_fields(RunPointsOptions & o, V & v) {
+    v.choice("x", o.x, kRunMeasureNames);
+    v.choice("y", o.y, kRunMeasureNames);
+    v("names", o.names);
+    if (V::kReads || !o.drawn.empty()) v("drawn", o.drawn);
+  }
 
 }  // namespace kvscope::views

@@ -268,7 +268,7 @@ DrawnStudy draw_study_lines(const StudyTable& study, const StudyLinesOptions& op
   if (o.smooth > 1) add_means(panels, o.smooth);
   const Axes axes = axes_of(study, panels, o);
   const Shown shown = what_is_shown(panels, o);
-  const auto entries = legend_of(panels, shown);
+  const auto entries = o.legend ? legend_of(panels, shown) : std::vector<PlotLegendEntry>{};
   const double margin = s.label_size + 4, width = s.width - margin;
   FigureBuilder measure(s.width, 0, s);
   const double top = draw_plot_legend(measure, {margin, 0}, width, entries, true) + 3;

@@ -16,10 +16,11 @@ inline constexpr int kMaxSmooth = 1000;
 struct StudyLinesOptions {
   StudyPick pick{.x = "density", .y = {"nll_difference"}};
   bool log_x = false, log_y = false;
-  bool zero = false;  // a linear y axis has 0 on it
-  bool line = true;   // points of a series are joined
-  bool marks = true;  // and marked
-  int smooth = 1;     // a line of the mean of so many points up to each, over a pale one of the points; 1: none
+  bool zero = false;   // a linear y axis has 0 on it
+  bool line = true;    // points of a series are joined
+  bool marks = true;   // and marked
+  bool legend = true;  // of series; no key of a recipe: for figures that name their points
+  int smooth = 1;      // a line of the mean of so many points up to each, over a pale one of the points; 1: none
   IntervalMark interval = IntervalMark::whiskers;
   int columns = 0;               // of panels; 0: as many as there is room for
   std::string x_label, y_label;  // in place of the column's own; y_label with one quantity

@@ -17,6 +17,7 @@
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/token_span.h"
 #include "views/figure/token_strip_figure.h"
+#include "views/selection/listed_runs.h"
 #include "views/selection/study_look.h"
 
 namespace kvscope::views {
@@ -80,6 +81,7 @@ struct Selection {
   HeadSet heads;  // that were marked on the map; empty: none, and every view is about all
   HeadBoard board;
   StudyLook study;
+  RunTableLook run_table;
   std::vector<int> runs;  // a set, by ascending id, that maps and distributions are of; empty: A alone
   TokenSpan view;         // queries and tokens that timeline, strip and deck show; empty: the whole run
   bool at_edge = false;   // `view` moves with the end of a run that goes on
@@ -155,6 +157,7 @@ struct ViewContext {
   const OpenStudies* studies = nullptr;             // null: none can be open
   /// The study on show; null if there is none.
   const OpenStudy* study() const { return studies == nullptr ? nullptr : studies->shown(selection->study); }
+  const ListedRuns* listed = nullptr;          // all runs; null: there is no list
   const std::vector<ShownRun>* set = nullptr;  // runs chosen as a set, of A's shape, not empty; null: no set
   /// A, B and the other runs of the list that have A's layers and heads and its first n tokens, as many as views show beside
   /// each other; empty: none but A and B can be.

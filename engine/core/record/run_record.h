@@ -27,6 +27,11 @@ struct ModelInfo {
   std::string scorer;        // all that it has, "kvpop mlstm, delay 64", empty if there is none
   int n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, vocab_size = 0, max_positions = 0;
   std::int64_t n_parameters = 0;
+
+  /// Key and value of one token in one head's cache; 0 where the number format is not known.
+  std::int64_t bytes_of_token() const {
+    return dtype.empty() ? 0 : 2 * std::int64_t{head_dim} * (dtype == "float32" ? 4 : 2);
+  }
 };
 
 /// What gave a run its scores.

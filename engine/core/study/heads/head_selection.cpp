@@ -167,8 +167,7 @@ std::string describe(const HeadSelection& selection, bool brief) {
 
 HybridBytes hybrid_bytes(const ModelInfo& model, const std::vector<std::uint8_t>& local, const LocalSizes& sizes,
                          std::int64_t context) {
-  const std::int64_t element = model.dtype == "float32" ? 4 : model.dtype.empty() ? 0 : 2;
-  const std::int64_t token = 2 * model.head_dim * element;  // key and value of one head
+  const std::int64_t token = model.bytes_of_token();
   const std::int64_t local_tokens = std::min<std::int64_t>(context, std::int64_t{sizes.n_sink} + sizes.window);
   HybridBytes total;
   for (const std::uint8_t is_local : local) {

@@ -44,6 +44,15 @@ HeadMap overlap_at(const RunRecord& a, const RunRecord& b, int q) {
   return map;
 }
 
+double nll_from(const RunRecord& run, std::size_t first) {
+  double sum = 0;
+  int n = 0;
+  for (std::size_t i = first; i < run.logprobs.size(); ++i) {
+    if (std::isfinite(run.logprobs[i])) sum -= run.logprobs[i], ++n;
+  }
+  return n > 0 ? sum / n : std::numeric_limits<double>::quiet_NaN();
+}
+
 }  // namespace
 
 int common_prefix(const RunRecord& a, const RunRecord& b) {
@@ -59,14 +68,10 @@ bool same_prompt(const RunRecord& a, const RunRecord& b) {
 }
 
 double answer_nll(const RunRecord& run) {
-  double sum = 0;
-  int n = 0;
-  const bool answers = run.n_tokens() > run.prompt_len;
-  for (std::size_t i = answers ? static_cast<std::size_t>(run.prompt_len) : 0; i < run.logprobs.size(); ++i) {
-    if (std::isfinite(run.logprobs[i])) sum -= run.logprobs[i], ++n;
-  }
-  return n > 0 ? sum / n : std::numeric_limits<double>::quiet_NaN();
+  return nll_from(run, run.n_tokens() > run.prompt_len ? static_cast<std::size_t>(run.prompt_len) : 0);
 }
+
+double text_nll(const RunRecord& run) { return nll_from(run, 0); }
 
 RunComparison compare_runs(const RunRecord& a, const RunRecord& b) {
   check_shapes(a.model, b.model);

@@ -33,6 +33,8 @@ bool tokens_part(const RunRecord& a, const RunRecord& b);
 
 /// Mean negative log-probability of the answer's tokens, or of the whole text where nothing was answered; nats. NaN without any.
 double answer_nll(const RunRecord& run);
+/// The same of the whole text, prompt and answer.
+double text_nll(const RunRecord& run);
 
 /// Throws Error (bad input) if the runs are of models of different shape or vocabulary.
 RunComparison compare_runs(const RunRecord& a, const RunRecord& b);

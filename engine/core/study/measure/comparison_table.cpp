@@ -15,6 +15,7 @@
 #include "engine/core/study/measure/compare_runs.h"
 #include "engine/core/study/measure/oracle_label.h"
 #include "engine/core/study/measure/output_error.h"
+#include "engine/core/study/measure/run_measures.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope {
@@ -122,14 +123,6 @@ std::string length_text(const RunRecord& run) {
   return std::to_string(run.prompt_len) + " + " + std::to_string(run.n_tokens() - run.prompt_len);
 }
 
-double tokens_in_cache(const RunRecord& run, std::int32_t q) {
-  return mean(head_metric(run, Metric::cache_share, q)) * (std::min(q, run.queries() - 1) + 1);
-}
-
-double step_ms(const RunRecord& run) {
-  return run.timings.decode_steps > 0 ? 1000 * run.timings.decode_s / run.timings.decode_steps : kNaN;
-}
-
 /// Of the whole runs. No difference: an oracle that holds more tokens is met more often by chance.
 void add_own_recall(std::vector<ComparisonRow>& rows, const RunRecord& a, const RunRecord& b) {
   if (a.future_mass.empty() && b.future_mass.empty()) return;
@@ -231,8 +224,8 @@ ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::in
   if (!std::isnan(error_a) || !std::isnan(error_b))
     table.came_of.push_back(numbers("output error", error_a, error_b,
                                     "|change of a layer's attention output| / |that output|, mean over layers"));
-  table.came_of.push_back(
-      numbers("ms per token", step_ms(a), step_ms(b), "decoding time with all recording on (not a benchmark)"));
+  table.came_of.push_back(numbers("ms per token", ms_per_token(a), ms_per_token(b),
+                                  std::string(info_of(RunMeasure::ms_per_token).definition)));
   return table;
 }
 

@@ -293,6 +293,10 @@ double mean_cache_size(const RunRecord& run) {
   return sum / static_cast<double>(n) / n_heads;
 }
 
+double tokens_in_cache(const RunRecord& run, std::int32_t q) {
+  return mean(head_metric(run, Metric::cache_share, q)) * (std::min(q, run.queries() - 1) + 1);
+}
+
 EvictionCount count_evictions(const RunRecord& run) {
   if (run.evict_at.empty()) return {};
   std::vector<bool> at(static_cast<std::size_t>(std::max(0, run.queries())), false);

@@ -82,6 +82,9 @@ TokenState token_state(const RunRecord& run, const RetentionGeometry& geometry, 
 /// The normalised cache size (WG-KV): tokens held / tokens read, sinks and window included. The mean over heads and queries
 /// of cache_share; NaN for a run without lifetimes or queries.
 double mean_cache_size(const RunRecord& run);
+/// Tokens in the cache of a head as query q, or the last one, sees it, sinks and window included: mean over heads. NaN without
+/// lifetimes or queries.
+double tokens_in_cache(const RunRecord& run, std::int32_t q);
 
 /// What has been evicted by the run's last query: tokens, mean over heads, and the queries at which some head evicted one.
 struct EvictionCount {
