@@ -100,7 +100,7 @@ bool takes_all_runs(const views::FigureRecipe& recipe) {
   return recipe.run < 0 && (std::holds_alternative<views::LayerHeadMapOptions>(recipe.options) ||
                             std::holds_alternative<views::MetricByLayerOptions>(recipe.options) ||
                             std::holds_alternative<views::MapPanelsOptions>(recipe.options) ||
-                            std::holds_alternative<views::LostFactOptions>(recipe.options)) ||
+                            std::holds_alternative<views::LostFactOptions>(recipe.options) ||
                             std::holds_alternative<views::RunPointsOptions>(recipe.options));
 }
 

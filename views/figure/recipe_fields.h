@@ -211,11 +211,13 @@ void visit_fields(LostFactOptions& o, V& v) {
   if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
   if (V::kReads || !o.names.empty()) v("names", o.names);
   if (V::kReads || !o.previews.empty()) v("previews", o.previews);
-  void visit_fields(RunPointsOptions & o, V & v) {
-    v.choice("x", o.x, kRunMeasureNames);
-    v.choice("y", o.y, kRunMeasureNames);
-    v("names", o.names);
-    if (V::kReads || !o.drawn.empty()) v("drawn", o.drawn);
-  }
+}
+template <typename V>
+void visit_fields(RunPointsOptions& o, V& v) {
+  v.choice("x", o.x, kRunMeasureNames);
+  v.choice("y", o.y, kRunMeasureNames);
+  v("names", o.names);
+  if (V::kReads || !o.drawn.empty()) v("drawn", o.drawn);
+}
 
 }  // namespace kvscope::views
