@@ -175,7 +175,7 @@ void RunTableView::draw_name(ViewContext& context, const RunRow& row) {
   const ListedRuns& listed = *context.listed;
   const int id = row.run->id;
   const std::string name = name_of(*row.run);
-  const float room = ImGui::GetContentRegionAvail().x;
+  const float room = ImGui::GetContentRegionAvail().x, left = ImGui::GetCursorScreenPos().x;
   ImGui::AlignTextToFramePadding();
   const std::string shown = cut_middle_to(name, room);
   constexpr ImGuiSelectableFlags kFlags = ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_AllowOverlap;
@@ -185,6 +185,8 @@ void RunTableView::draw_name(ViewContext& context, const RunRow& row) {
   if (pressed && ImGui::GetIO().KeyCtrl && listed.choose) return listed.choose(id);
   if (pressed && listed.show) listed.show(id, id == listed.b ? 0 : listed.b);
   const RunRecord& run = *row.run->run;
+  const float mouse = ImGui::GetIO().MousePos.x;
+  if (mouse < left || mouse > left + room) return;  // numbers and letters have hints as well
   hint_of(services_, name + "\n" + run.policy.brief() + (row.run->hint.empty() ? "" : "\n" + row.run->hint) +
                          (run.message.empty() ? "" : "\n" + run.message));
 }

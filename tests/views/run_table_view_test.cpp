@@ -143,6 +143,7 @@ TEST_CASE("What a run has no number of is a dash, and its hint has the reason") 
   s.hover("run_table.cell.4.above_chance");
   CHECK_THAT(s.text("hint"), Contains("No oracle"));
   s.is_known = false;
+  s.draw();
   s.hover("run_table.cell.1.nll_answer");
   CHECK(s.cell(1, "nll_answer") == "...");
   CHECK(s.text("hint") == "Computing ...");
@@ -179,6 +180,7 @@ TEST_CASE("A click on a row or dot shows its run as A, a letter makes it A or B,
   CHECK(s.listed.a == 1);
   s.click("run_table.point.2");
   CHECK(s.listed.a == 2);
+  s.hover("run_table.point.2");
   CHECK_THAT(s.text("run_table.hover"),
              Contains("2 streaming") && Contains(written(s.measures[1][RunMeasure::nll_answer])));
   s.click("run_table.tick.3");

@@ -73,10 +73,14 @@ Box place_label(const Box& dot, double width, double height, const Box& panel, c
                 const std::vector<Box>& labels) {
   constexpr double kGap = 2, kDotBeforeLabel = 20;
   const double middle = dot.centre().y - height / 2, centre = dot.centre().x - width / 2;
-  const Point corners[] = {{dot.right() + kGap, middle},           {dot.x - kGap - width, middle},
-                           {centre, dot.y - kGap - height},        {centre, dot.bottom() + kGap},
-                           {dot.right() + kGap, dot.y - height},   {dot.right() + kGap, dot.bottom()},
-                           {dot.x - kGap - width, dot.y - height}, {dot.x - kGap - width, dot.bottom()}};
+  std::vector<Point> corners = {{dot.right() + kGap, middle},
+                                {dot.x - kGap - width, middle},
+                                {centre, dot.y - kGap - height},
+                                {centre, dot.bottom() + kGap}};
+  for (const int lines : {-1, 1, -2, 2}) {
+    corners.push_back({dot.right() + kGap, middle + lines * height});
+    corners.push_back({dot.x - kGap - width, middle + lines * height});
+  }
   std::optional<Box> best;
   double least = 0;
   for (const Point& corner : corners) {

@@ -29,7 +29,8 @@ std::string number_of(RunMeasure measure, double value);
 class RunChart {
  public:
   explicit RunChart(const ViewServices& services) : services_(services), drawing_(*services.textures) {}
-  /// The ticked rows, or all if none is. Items "run_table.y.0" ..., "run_table.x.0" ..., "run_table.point.ID", "run_table.hover", "run_table.refusal".
+  /// The ticked rows, or all if none is. Items "run_table.y.0" ..., "run_table.x.0" ...,
+  /// "run_table.point.ID", "run_table.hover", "run_table.refusal".
   void draw(ViewContext& context, const std::vector<RunRow>& rows, ImVec2 size);
 
  private:
