@@ -36,7 +36,9 @@ float text_room(const std::string& text) { return std::ceil(ImGui::CalcTextSize(
 }  // namespace
 
 bool RunTableView::has_content(const ViewContext& context) const {
-  return context.listed != nullptr && !context.listed->all->empty();
+  // A run that waits for its first answer is none yet: the window then shows its prompt instead of views.
+  return context.listed != nullptr &&
+         std::ranges::any_of(*context.listed->all, [](const ListedRun& one) { return one.run->n_tokens() > 0; });
 }
 
 void RunTableView::draw(ViewContext& context) {
