@@ -7,7 +7,7 @@
 
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
-#include "views/widgets/run_chart.h"
+#include "views/run_chart.h"
 
 namespace kvscope::views {
 

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/study/measure/span_loss.h"
+#include "engine/core/study/heads/span_loss.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;

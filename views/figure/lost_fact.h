@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/core/record/run_record.h"
-#include "engine/core/study/measure/span_loss.h"
+#include "engine/core/study/heads/span_loss.h"
 
 namespace kvscope::views {
 

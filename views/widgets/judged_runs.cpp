@@ -5,7 +5,7 @@
 namespace kvscope::views {
 namespace {
 
-constexpr std::int64_t kAtOnce = 1 << 16;  // lifetimes: some milliseconds of one core
+constexpr std::int64_t kCellsAtOnce = 1 << 16;  // lifetimes: some milliseconds of one core
 
 bool can_be_judged(const RunRecord& run) { return run.status != RunStatus::running && !run.future_mass.empty(); }
 
@@ -42,7 +42,7 @@ std::shared_ptr<const Judged> JudgedRuns::of(std::span<const ShownRun> runs) {
   if (last_ && keys == keys_) return last_;
   const std::vector<ShownRun> all(runs.begin(), runs.end());
   Answer answer;
-  if (cost <= kAtOnce) {
+  if (cost <= kCellsAtOnce) {
     answer = judge(all, keys, last_.get());
   } else if (auto found = debounced_.of(keys, [all, keys, before = last_] { return judge(all, keys, before.get()); })) {
     answer = *found;

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/core/study/measure/span_loss.h"
+#include "engine/core/study/heads/span_loss.h"
 #include "views/frame/view_services.h"
 #include "views/widgets/debounced.h"
 #include "views/widgets/rebuild.h"

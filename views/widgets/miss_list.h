@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "engine/core/study/measure/span_loss.h"
+#include "engine/core/study/heads/span_loss.h"
 #include "views/frame/view_services.h"
 #include "views/selection/view_state.h"
 

@@ -1,4 +1,4 @@
-#include "views/widgets/run_chart.h"
+#include "views/run_chart.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "engine/core/study/measure/span_loss.h"
+#include "engine/core/study/heads/span_loss.h"
 
 #include <algorithm>
 #include <cmath>
