@@ -4,8 +4,6 @@
 #include <cmath>
 #include <tuple>
 
-#include "engine/core/study/heads/head_selection.h"
-
 namespace kvscope {
 namespace {
 
@@ -92,8 +90,7 @@ SpanLoss span_loss(const RunRecord& run, std::int32_t first, std::int32_t last, 
   loss.read_at_answer = std::min(loss.last, loss.answer) - loss.first + 1;
   each_decided_head(run,
                     [&](int layer, int head) { add(loss, head_span(HeadRows(run, layer, head, verdicts), loss)); });
-  const double token = static_cast<double>(hybrid_bytes(run.model, {0}, {}, 1).dense);
-  loss.bytes = token * static_cast<double>(loss.evicted);
+  loss.bytes = static_cast<double>(run.model.bytes_of_token()) * static_cast<double>(loss.evicted);
   return loss;
 }
 
