@@ -131,10 +131,10 @@ void RunBatch::step() {
     for (const auto& flight : in_flight_) flight->error = std::current_exception();
   }
   step_seconds_ += seconds_since(start);
-  for (const GenerationBatch::Step& step : steps) {
+  for (GenerationBatch::Step& step : steps) {
     Flight& flight = flight_of(step.run);
     flight.error = step.error;
-    if (!step.error) flight.attempt([&] { flight.run->end_step(step.facts); });
+    if (!step.error) flight.attempt([&] { flight.run->end_step(std::move(step.facts)); });
   }
   end_runs();
 }

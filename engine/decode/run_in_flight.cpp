@@ -64,9 +64,9 @@ RunInFlight::~RunInFlight() {
   }
 }
 
-void RunInFlight::tell(const StepFacts& facts) {
+void RunInFlight::tell(StepFacts facts) {
   if (record_.n_positions > 0) apply(record_, facts);
-  if (sink_.step) sink_.step(facts);
+  if (sink_.step) sink_.step(std::move(facts));
 }
 
 void RunInFlight::prefill() {
@@ -88,8 +88,8 @@ bool RunInFlight::begin_step() {
   return true;
 }
 
-void RunInFlight::end_step(const StepFacts& facts) {
-  tell(facts);
+void RunInFlight::end_step(StepFacts facts) {
+  tell(std::move(facts));
   if (!run_.finished() && look_is_due()) is_cancelled_ = !look(false, sink_.hooks);
 }
 
@@ -152,7 +152,7 @@ void RunInFlight::change_policy(const PolicySpec& policy) {
   run_.change_policy(policy, &facts);
   facts.n_tokens = facts.logprobs_from = static_cast<int>(run_.ids().size());
   if (sink_.policy_changed) sink_.policy_changed({facts.n_tokens, run_.request().policy});
-  if (!facts.lifetimes.empty()) tell(facts);
+  if (!facts.lifetimes.empty()) tell(std::move(facts));
 }
 
 /// First after the first new token: a user waits for that, and the teacher reads a prompt as long as the model did.

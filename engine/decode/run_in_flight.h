@@ -36,13 +36,13 @@ class RunInFlight {
   bool begin_step();
   /// Takes the token between begin_step() and end_step().
   Generation& generation() { return run_; }
-  void end_step(const StepFacts& facts);
+  void end_step(StepFacts facts);
   /// The final oracle and the output error, as far as they are asked for.
   RunEnded finish();
 
  private:
   bool wants_oracle() const { return run_.request().oracle && sink_.oracle; }
-  void tell(const StepFacts& facts);
+  void tell(StepFacts facts);
   void wait_for_device() const;
   void tell_changes_of_text() const;
   void change_policy();

@@ -55,12 +55,18 @@ std::vector<std::string> warnings_of_model(const json& args) {
 }  // namespace
 
 int EngineServer::serve() {
+  const int code = answer_all();
+  out_.flush();
+  return code;
+}
+
+int EngineServer::answer_all() {
   const CudaStatus cuda = cuda_status();
   json hello = protocol::hello(version(), torch_version(), cuda.n_devices > 0,
                                cuda.n_devices > 0 ? "cuda:0 " + cuda_device(0).name : "cpu");
   hello.update(protocol::to_json(protocol::own_offer(most_runs_at_once(cuda.n_devices > 0))));
   hello["gpus"] = cuda.n_devices;
-  channel_.write(hello);
+  out_.write(hello);
   requests_ = std::make_unique<RequestQueue>(channel_);
   try {
     while (const std::shared_ptr<ServedRequest> request = requests_->next()) {
@@ -68,7 +74,7 @@ int EngineServer::serve() {
       if (!goes_on) return static_cast<int>(ExitCode::resource);
     }
   } catch (const Error& error) {  // a torn message: nothing after it can be trusted
-    channel_.write(protocol::error_event(-1, error));
+    out_.write(protocol::error_event(-1, error));
     return static_cast<int>(error.code());
   }
   return 0;
@@ -100,7 +106,7 @@ bool EngineServer::tell_failure(int id, const std::exception_ptr& thrown) {
     // What did not fit may have left much behind that nobody uses; another program may be waiting for it.
     if (error.code() == ExitCode::resource && goes_on) give_back_cached_memory();
   }
-  channel_.write(event);
+  out_.write(event);
   return goes_on;
 }
 
@@ -130,7 +136,7 @@ std::optional<BatchedRun> EngineServer::batched(std::shared_ptr<ServedRequest> r
   try {
     return BatchedRun{.request = std::get<RunRequest>(protocol::request_from_json(request->message)),
                       .sink = sink(request),
-                      .ended = [this, id](const RunEnded& ended) { channel_.write(protocol::to_json(ended, id)); },
+                      .ended = [this, id](const RunEnded& ended) { out_.write(protocol::to_json(ended, id)); },
                       .failed =
                           [this, id, &goes_on](const std::exception_ptr& error) {
                             if (!tell_failure(id, error)) goes_on = false;
@@ -152,7 +158,7 @@ Hooks EngineServer::hooks(const ServedRequest& request) {
   Hooks hooks;
   hooks.cancelled = [&request] { return request.cancelled.load(); };
   hooks.progress = [this, id = request.id](const char* phase, double value, double max) {
-    channel_.write(protocol::progress(id, phase, value, max));
+    out_.write(protocol::progress(id, phase, value, max));
   };
   return hooks;
 }
@@ -169,15 +175,15 @@ void EngineServer::serve(const protocol::LoadRequest& request, ServedRequest& se
     model_.reset();  // before the next one is read: a device may not hold both
     model_ = LoadedModel::load(path, wanted.options, [&](std::int64_t done, std::int64_t total) {
       if (served.cancelled) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
-      channel_.write(protocol::progress(id, "load", static_cast<double>(done), static_cast<double>(total)));
+      out_.write(protocol::progress(id, "load", static_cast<double>(done), static_cast<double>(total)));
     });
     loaded_ = wanted;
   }
-  for (const std::string& line : model_->warnings()) channel_.write(protocol::warning(id, line));
+  for (const std::string& line : model_->warnings()) out_.write(protocol::warning(id, line));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   json done = protocol::done_load(id, model_->info(), seconds.count(), model_->gate_numbers());
   done["runs_at_once"] = most_runs_at_once(model_->weights().device.is_cuda());
-  channel_.write(done);
+  out_.write(done);
 }
 
 /// Holds the request, which is served as long as its run is in flight.
@@ -185,51 +191,53 @@ RunSink EngineServer::sink(const std::shared_ptr<ServedRequest>& request) {
   const int id = request->id;
   RunSink sink;
   sink.hooks = hooks(*request);
-  sink.started = [this, id](const RunStarted& started) { channel_.write(protocol::to_json(started, id)); };
-  sink.step = [this, id, crash_at = crash_at_token(), new_tokens = 0](const StepFacts& facts) mutable {
-    channel_.write(protocol::to_json(facts, id));
+  sink.started = [this, id](const RunStarted& started) { out_.write(protocol::to_json(started, id)); };
+  sink.step = [this, id, crash_at = crash_at_token(), new_tokens = 0](StepFacts facts) mutable {
     new_tokens += static_cast<int>(facts.ids.size());
-    if (crash_at > 0 && new_tokens >= crash_at) std::abort();
+    out_.write_facts(std::move(facts), id);
+    if (crash_at == 0 || new_tokens < crash_at) return;
+    out_.flush();
+    std::abort();
   };
   sink.next_policy = [this, request] { return requests_->take_policy(*request); };
-  sink.policy_changed = [this, id](const PolicyChange& change) { channel_.write(protocol::to_json(change, id)); };
-  sink.log = [this, id](const std::string& text) { channel_.write(protocol::log(id, text)); };
-  sink.oracle = [this, id](const OracleFacts& facts) { channel_.write(protocol::to_json(facts, id)); };
-  sink.output_error = [this, id](const OutputErrorFacts& facts) { channel_.write(protocol::to_json(facts, id)); };
+  sink.policy_changed = [this, id](const PolicyChange& change) { out_.write(protocol::to_json(change, id)); };
+  sink.log = [this, id](const std::string& text) { out_.write(protocol::log(id, text)); };
+  sink.oracle = [this, id](OracleFacts facts) { out_.write_facts(std::move(facts), id); };
+  sink.output_error = [this, id](OutputErrorFacts facts) { out_.write_facts(std::move(facts), id); };
   return sink;
 }
 
 void EngineServer::serve(const ScoreRequest& request, ServedRequest& served) {
-  channel_.write(protocol::done_score(served.id, forced_pass(model(), request, hooks(served))));
+  out_.write(protocol::done_score(served.id, forced_pass(model(), request, hooks(served))));
 }
 
 void EngineServer::serve(const TokenAttentionRequest& request, ServedRequest& served) {
-  channel_.write(protocol::done_token_attention(served.id, token_attention(model(), request, hooks(served))));
+  out_.write(protocol::done_token_attention(served.id, token_attention(model(), request, hooks(served))));
 }
 
 void EngineServer::serve(const GateScoresRequest& request, ServedRequest& served) {
   const ScoresOfGates gates = gate_scores(model(), request, hooks(served));
-  channel_.write(protocol::done_gate_scores(served.id, gates, static_cast<int>(request.ids.size())));
+  out_.write(protocol::done_gate_scores(served.id, gates, static_cast<int>(request.ids.size())));
 }
 
 void EngineServer::serve(const protocol::JobRequest& request, ServedRequest& served) {
   const int id = served.id;
   JobContext context;
   context.progress = [&](const std::string& phase, double value, double max, const std::string& text) {
-    channel_.write(protocol::progress(id, phase, value, max, text));
+    out_.write(protocol::progress(id, phase, value, max, text));
   };
-  context.row = [&](const std::string& text, const json& data) { channel_.write(protocol::row(id, text, data)); };
-  context.curve = [&](const json& curve) { channel_.write(protocol::row(id, "", {{"curve", curve}})); };
+  context.row = [&](const std::string& text, const json& data) { out_.write(protocol::row(id, text, data)); };
+  context.curve = [&](const json& curve) { out_.write(protocol::row(id, "", {{"curve", curve}})); };
   context.cancelled = &served.cancelled;
   std::string names;
   for (const JobInfo& info : job_list()) {
     if (request.job == info.name) {
-      for (const std::string& line : warnings_of_model(request.args)) channel_.write(protocol::warning(id, line));
+      for (const std::string& line : warnings_of_model(request.args)) out_.write(protocol::warning(id, line));
       json result = info.run(request.args, context);
       const bool cancelled = result.is_object() && result.value("status", "") == "cancelled";
       json fields = {{"result", std::move(result)}};
       if (cancelled) fields["status"] = "cancelled";
-      return channel_.write(protocol::done(id, std::move(fields)));
+      return out_.write(protocol::done(id, std::move(fields)));
     }
     names += (names.empty() ? "" : ", ") + std::string(info.name);
   }
@@ -237,7 +245,7 @@ void EngineServer::serve(const protocol::JobRequest& request, ServedRequest& ser
 }
 
 void EngineServer::serve(const protocol::DoctorRequest&, ServedRequest& served) {
-  channel_.write(protocol::done(served.id, {{"checks", doctor_checks()}}));
+  out_.write(protocol::done(served.id, {{"checks", doctor_checks()}}));
 }
 
 }  // namespace kvscope::engine

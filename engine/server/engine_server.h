@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/core/protocol/channel.h"
+#include "engine/core/protocol/message_writer.h"
 #include "engine/core/protocol/requests.h"
 #include "engine/decode/run_batch.h"
 #include "engine/server/request_queue.h"
@@ -18,13 +19,15 @@ namespace kvscope::engine {
 /// are served.
 class EngineServer {
  public:
-  explicit EngineServer(Channel& channel) : channel_(channel) {}
+  explicit EngineServer(Channel& channel) : channel_(channel), out_(channel) {}
 
   /// Greets, serves, returns the exit code. Throws Error (resource) when the client is gone in the middle of an answer.
   /// To be called once. Destroying the server waits for the end of the input stream.
   int serve();
 
  private:
+  /// serve(), but for the last messages, which may not be written yet.
+  int answer_all();
   /// One request that is no run. What answers a request returns whether another can be served.
   bool answer(ServedRequest& request);
   /// A run, and those that come while runs go on.
@@ -53,6 +56,7 @@ class EngineServer {
   };
 
   Channel& channel_;
+  MessageWriter out_;
   std::unique_ptr<RequestQueue> requests_;  // made by serve()
   std::optional<LoadedModel> model_;
   Loaded loaded_;

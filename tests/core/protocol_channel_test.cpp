@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "engine/core/protocol/channel.h"
+#include "engine/core/protocol/events.h"
+#include "engine/core/protocol/message_writer.h"
 #include "engine/core/support/error.h"
 
 using namespace kvscope;
@@ -289,4 +291,107 @@ TEST_CASE("channel: writing to an end that is gone is a resource error", "[core]
 TEST_CASE("channel: a descriptor that cannot be read is an error", "[core][protocol]") {
   Channel channel(-1, -1);
   CHECK_THROWS_WITH(channel.read(), Contains("cannot read"));
+}
+
+namespace {
+
+/// Facts of a step as large as those of a prompt.
+StepFacts large_facts(int n) {
+  StepFacts facts{.n_tokens = n, .ids = {7}, .logprobs_from = n - 1, .logprobs = {-1.5f}};
+  facts.pieces.push_back("x");
+  for (int i = 0; i < n; ++i) {
+    facts.lifetimes.push_back({i % 5, i % 3, i, i + 9});
+    facts.scores.push_back({i % 5, i % 3, i, 0.25f * static_cast<float>(i)});
+    facts.contests.push_back({.q = i,
+                              .layer = 4,
+                              .kv_head = 2,
+                              .newcomer = i - 3,
+                              .boundary = i - 8,
+                              .newcomer_effective = 1.0f,
+                              .boundary_effective = -2.0f,
+                              .evicted = i - 8});
+  }
+  return facts;
+}
+
+}  // namespace
+
+TEST_CASE("message writer: what is written comes in its order, facts as their events", "[core][protocol]") {
+  Pipe pipe;
+  Channel out(-1, pipe.ends[1]), in(pipe.ends[0], -1);
+  std::vector<json> wanted;
+  std::vector<json> got;
+  std::thread reader([&] {
+    while (std::optional<json> message = in.read()) got.push_back(std::move(*message));
+  });
+  {
+    MessageWriter writer(out);
+    for (int i = 0; i < 20; ++i) {
+      const StepFacts facts = large_facts(100 * i);
+      wanted.push_back(protocol::to_json(facts, i));
+      writer.write_facts(facts, i);
+      wanted.push_back(protocol::log(i, "after it"));
+      writer.write(wanted.back());
+      if (i == 10) writer.flush();
+    }
+  }
+  pipe.close_write();
+  reader.join();
+  CHECK(got == wanted);
+}
+
+TEST_CASE("message writer: the bytes of facts are those of their message, but for a few hundred", "[core][protocol]") {
+  const auto message_bytes = [](const json& event) { return json::to_cbor(event).size(); };
+  const StepFacts step = large_facts(1000);
+  CHECK(protocol::bulk_bytes(step) <= message_bytes(protocol::to_json(step, 1)));
+  CHECK(protocol::bulk_bytes(step) + 400 >= message_bytes(protocol::to_json(step, 1)));
+
+  OracleFacts oracle{.horizon = 500, .recall = std::vector<float>(6, 0.5f), .final = true};
+  oracle.future_mass = HeadSeries<float>(3, 2);
+  for (int layer = 0; layer < 3; ++layer)
+    for (int head = 0; head < 2; ++head) oracle.future_mass.row(layer, head).assign(500, 0.1f);
+  oracle.future.max = oracle.future_mass;
+  CHECK(protocol::bulk_bytes(oracle) == 2 * 6 * 500 * sizeof(float));
+  CHECK(protocol::bulk_bytes(oracle) + 400 >= message_bytes(protocol::to_json(oracle, 1)));
+}
+
+TEST_CASE("message writer: after a client has gone, whoever writes hears of it", "[core][protocol]") {
+  ::signal(SIGPIPE, SIG_IGN);
+  Pipe pipe;
+  Channel out(-1, pipe.ends[1]);
+  MessageWriter writer(out);
+  pipe.close_read();
+  writer.write(large_message(100));
+  CHECK_THROWS_WITH(writer.flush(), Contains("closed the connection"));
+  CHECK_THROWS_WITH(writer.write(protocol::log(1, "more")), Contains("closed the connection"));
+}
+
+TEST_CASE("message writer: facts that no channel carries are refused at once, and the conversation goes on",
+          "[core][protocol]") {
+  Pipe pipe;
+  Channel out(-1, pipe.ends[1]), in(pipe.ends[0], -1);
+  MessageWriter writer(out);
+  OracleFacts huge{.horizon = 1 << 20, .recall = std::vector<float>(288, 0.5f), .final = true};
+  huge.future_mass = HeadSeries<float>(36, 8);
+  huge.future_mass.row(0, 0).assign(1, 0.1f);
+  CHECK_THROWS_WITH(writer.write_facts(std::move(huge), 1), Contains("bytes to send"));
+  writer.write(protocol::log(1, "still here"));
+  CHECK(in.read().value()["text"] == "still here");
+}
+
+TEST_CASE("message writer: a reader that waits makes the writers wait, and gets all", "[core][protocol]") {
+  Pipe pipe;
+  Channel out(-1, pipe.ends[1]), in(pipe.ends[0], -1);
+  std::atomic<int> n_given = 0;
+  const StepFacts facts = large_facts(1'000'000);  // 64 MB
+  const int n_that_fit = static_cast<int>(MessageWriter::kMostBytes / protocol::bulk_bytes(facts));
+  std::thread giver([&] {
+    MessageWriter writer(out);
+    for (int i = 0; i < 6; ++i, ++n_given) writer.write_facts(facts, i);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  CHECK(n_given <= n_that_fit);
+  for (int i = 0; i < 6; ++i) CHECK(in.read().value()["id"] == i);
+  giver.join();
+  CHECK(n_given == 6);
 }

@@ -99,6 +99,14 @@ class PatientReader {
   bool begun_ = false;
 };
 
+/// Of the byte strings that are fields of the message itself.
+std::size_t bulk_bytes(const json& message) {
+  std::size_t bytes = 0;
+  for (const json& field : message)
+    if (field.is_binary()) bytes += field.get_binary().size();
+  return bytes;
+}
+
 json parse_message(const std::vector<std::uint8_t>& bytes) {
   check_cbor(bytes);
   json message;
@@ -136,13 +144,18 @@ std::optional<json> Channel::read(const Patience& patience) {
   return parse_message(bytes);
 }
 
+void Channel::check_length(std::size_t bytes) {
+  if (bytes <= kMaxMessageBytes) return;
+  fail("a message of " + std::to_string(bytes) + " bytes to send", "at most " + std::to_string(kMaxMessageBytes));
+}
+
 void Channel::write(const json& message) {
-  std::vector<std::uint8_t> bytes(kPrefixBytes);
+  std::vector<std::uint8_t> bytes;
+  bytes.reserve(kPrefixBytes + bulk_bytes(message) + 4096);  // one that grows copies tens of megabytes again and again
+  bytes.resize(kPrefixBytes);
   json::to_cbor(message, bytes);
   const std::size_t length = bytes.size() - kPrefixBytes;
-  if (length > kMaxMessageBytes) {
-    fail("a message of " + std::to_string(length) + " bytes to send", "at most " + std::to_string(kMaxMessageBytes));
-  }
+  check_length(length);
   for (std::size_t i = 0; i < kPrefixBytes; ++i) bytes[i] = static_cast<std::uint8_t>(length >> (8 * i));
 
   const std::lock_guard lock(write_mutex_);

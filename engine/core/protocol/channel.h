@@ -34,6 +34,8 @@ class Channel {
   std::size_t last_read_bytes() const { return last_read_bytes_; }
   /// Throws Error (resource) when the other end is gone. SIGPIPE must be ignored by the process.
   void write(const nlohmann::json& message);
+  /// Throws Error (resource) for a message of more than kMaxMessageBytes.
+  static void check_length(std::size_t bytes);
 
  private:
   int read_fd_, write_fd_;

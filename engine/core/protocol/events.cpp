@@ -152,6 +152,14 @@ json to_json(const OracleFacts& facts, int id) {
   return event;
 }
 
+std::size_t bulk_bytes(const OracleFacts& facts) {
+  std::size_t n_series = facts.future_mass.empty() ? 0 : 1;
+  visit_future(facts.future, [&](const char*, const HeadSeries<float>& series) {
+    n_series += static_cast<std::size_t>(!series.empty());
+  });
+  return n_series * facts.recall.size() * static_cast<std::size_t>(facts.horizon) * sizeof(float);
+}
+
 OracleFacts oracle_facts_from_json(const json& event, const ModelInfo& model) {
   OracleFacts facts;
   facts.horizon = static_cast<int>(integer(event, "horizon", 0, kMaxPositions));

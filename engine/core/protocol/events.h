@@ -30,6 +30,11 @@ nlohmann::json to_json(const OutputErrorFacts& facts, int id);
 /// Bytes of the answer that are not UTF-8 are replaced.
 nlohmann::json to_json(const RunEnded& ended, int id);
 
+/// Bytes of the message of these facts, but for the few that do not grow with the run.
+std::size_t bulk_bytes(const StepFacts& facts);
+std::size_t bulk_bytes(const OracleFacts& facts);
+std::size_t bulk_bytes(const OutputErrorFacts& facts);
+
 /// `own`: what the run that the event belongs to was asked under, see PolicySpec::parse().
 RunStarted started_from_json(const nlohmann::json& event, const DeclaredPolicy* own = nullptr);
 StepFacts step_facts_from_json(const nlohmann::json& event);

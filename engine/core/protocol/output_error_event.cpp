@@ -12,6 +12,14 @@ json to_json(const OutputErrorFacts& facts, int id) {
   return event;
 }
 
+std::size_t bulk_bytes(const OutputErrorFacts& facts) {
+  std::size_t n_rows = 0;
+  visit_fields(facts.error, [&](const char*, const HeadSeries<float>& series, auto) {
+    n_rows += static_cast<std::size_t>(series.n_layers()) * static_cast<std::size_t>(series.n_kv_heads());
+  });
+  return n_rows * static_cast<std::size_t>(facts.error.n_queries()) * sizeof(float);
+}
+
 OutputErrorFacts output_error_facts_from_json(const json& event, const ModelInfo& model) {
   OutputErrorFacts facts{OutputError(model.n_layers, model.n_kv_heads)};
   const std::int64_t n = integer(event, "n_queries", 1, kMaxPositions);

@@ -2,7 +2,9 @@
 // the model and the run allow is checked by engine/core/record/check.h.
 #include "engine/core/protocol/protocol.h"
 
+#include <array>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -27,22 +29,35 @@ std::vector<std::int32_t> unpack_table(const json& message, const char* key, std
   return cells;
 }
 
-json pack_lifetimes(const std::vector<StepFacts::Lifetime>& lifetimes) {
-  std::vector<std::int32_t> cells;
-  cells.reserve(4 * lifetimes.size());
-  for (const auto& l : lifetimes) cells.insert(cells.end(), {l.layer, l.kv_head, l.token, l.evict_at});
-  return pack(cells);
+/// The cells of each row, one after the other, as bytes.
+template <typename Row, typename Cells>
+json pack_table(const std::vector<Row>& rows, const Cells& cells_of) {
+  using Array = decltype(cells_of(rows.front()));
+  std::vector<std::uint8_t> bytes(rows.size() * sizeof(Array));
+  std::uint8_t* to = bytes.data();
+  for (const Row& row : rows) {
+    const Array cells = cells_of(row);
+    std::memcpy(to, cells.data(), sizeof cells);
+    to += sizeof cells;
+  }
+  return json::binary(std::move(bytes));
 }
 
-json pack_contests(const std::vector<Contest>& contests) {
-  std::vector<std::int32_t> cells;
-  cells.reserve(8 * contests.size());
-  for (const Contest& c : contests) {
-    cells.insert(cells.end(), {c.q, c.layer, c.kv_head, c.newcomer, c.boundary, c.evicted,
-                               std::bit_cast<std::int32_t>(c.newcomer_effective),
-                               std::bit_cast<std::int32_t>(c.boundary_effective)});
-  }
-  return pack(cells);
+using Ints = std::int32_t;
+
+std::array<Ints, 4> lifetime_cells(const StepFacts::Lifetime& l) { return {l.layer, l.kv_head, l.token, l.evict_at}; }
+
+std::array<Ints, 3> score_cells(const StepFacts::Score& s) { return {s.layer, s.kv_head, s.token}; }
+
+std::array<Ints, 8> contest_cells(const Contest& c) {
+  return {c.q,
+          c.layer,
+          c.kv_head,
+          c.newcomer,
+          c.boundary,
+          c.evicted,
+          std::bit_cast<Ints>(c.newcomer_effective),
+          std::bit_cast<Ints>(c.boundary_effective)};
 }
 
 /// They would change when narrowed.
@@ -103,15 +118,14 @@ ModelInfo model_info_from_json(const json& j) { return fields_from_json<ModelInf
 json to_json(const SamplingSpec& sampling) { return fields_to_json(sampling); }
 SamplingSpec sampling_from_json(const json& j) { return fields_from_json<SamplingSpec>(j); }
 
+std::size_t bulk_bytes(const StepFacts& facts) {
+  const std::size_t of_tokens = facts.ids.size() * sizeof(Ints) + facts.logprobs.size() * sizeof(float);
+  return of_tokens + facts.lifetimes.size() * sizeof(lifetime_cells({})) +
+         facts.scores.size() * (sizeof(score_cells({})) + sizeof(float)) +
+         facts.contests.size() * sizeof(contest_cells({}));
+}
+
 json to_json(const StepFacts& facts, int id) {
-  std::vector<std::int32_t> score_index;
-  std::vector<float> score_value;
-  score_index.reserve(3 * facts.scores.size());
-  score_value.reserve(facts.scores.size());
-  for (const auto& score : facts.scores) {
-    score_index.insert(score_index.end(), {score.layer, score.kv_head, score.token});
-    score_value.push_back(score.value);
-  }
   json event = {{"type", "step"},
                 {"id", id},
                 {"n_tokens", facts.n_tokens},
@@ -119,10 +133,10 @@ json to_json(const StepFacts& facts, int id) {
                 {"pieces", pack(facts.pieces)},
                 {"logprobs_from", facts.logprobs_from},
                 {"logprobs", pack(facts.logprobs)},
-                {"lifetimes", pack_lifetimes(facts.lifetimes)},
-                {"score_index", pack(score_index)},
-                {"score_value", pack(score_value)},
-                {"contests", pack_contests(facts.contests)},
+                {"lifetimes", pack_table(facts.lifetimes, lifetime_cells)},
+                {"score_index", pack_table(facts.scores, score_cells)},
+                {"score_value", pack_table(facts.scores, [](const auto& s) { return std::array{s.value}; })},
+                {"contests", pack_table(facts.contests, contest_cells)},
                 {"seconds", facts.seconds}};
   if (!facts.reads.empty()) event["reads"] = pack_reads(facts.reads);
   if (!facts.heads.empty()) event["heads"] = to_json(facts.heads);

@@ -9,6 +9,7 @@
 
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/events.h"
+#include "engine/core/protocol/message_writer.h"
 #include "engine/core/support/seconds_since.h"
 #include "engine/decode/run.h"
 #include "engine/decode/run_batch.h"
@@ -42,14 +43,20 @@ struct CaptureArgs : BenchArgs {
 /// Messages as the server writes them, for a reader that takes everything at once.
 class Nowhere {
  public:
-  Nowhere() : fd_(::open("/dev/null", O_WRONLY | O_CLOEXEC)), channel_(-1, fd_) {}
-  ~Nowhere() { ::close(fd_); }
-  Nowhere(const Nowhere&) = delete;
-  void write(const json& message) { channel_.write(message); }
+  Nowhere() : file_(::open("/dev/null", O_WRONLY | O_CLOEXEC)), channel_(-1, file_.fd), out(channel_) {}
 
  private:
-  int fd_;
+  struct File {
+    explicit File(int opened) : fd(opened) {}
+    ~File() { ::close(fd); }
+    File(const File&) = delete;
+    int fd;
+  };
+  File file_;
   Channel channel_;
+
+ public:
+  MessageWriter out;  // last: what is left is written while the channel is there
 };
 
 /// Where the seconds of several runs went: side by side, so that the parts may sum to more than all.
@@ -72,6 +79,7 @@ class TimedCapture {
     RunBatch batch(model_, args_.runs_at_once(model_));
     batch.run([&] { return next(); });
     if (error_) std::rethrow_exception(error_);
+    client_.out.flush();
     times_.all = seconds_since(begin);
     times_.decode = batch.step_seconds();
     return times_;
@@ -86,11 +94,11 @@ class TimedCapture {
     run.request.oracle_looks = false;  // as in a capture
     run.sink.records = kind_ != Capture::without_record;
     run.sink.hooks.cancelled = [this] { return is_cancelled(context_); };
-    run.sink.started = [this, i](const RunStarted& started) { client_.write(protocol::to_json(started, i)); };
-    run.sink.step = [this, i](const StepFacts& facts) { client_.write(protocol::to_json(facts, i)); };
-    run.sink.oracle = [this, i](const OracleFacts& facts) { client_.write(protocol::to_json(facts, i)); };
+    run.sink.started = [this, i](const RunStarted& started) { client_.out.write(protocol::to_json(started, i)); };
+    run.sink.step = [this, i](StepFacts facts) { client_.out.write_facts(std::move(facts), i); };
+    run.sink.oracle = [this, i](OracleFacts facts) { client_.out.write_facts(std::move(facts), i); };
     run.ended = [this, i](const RunEnded& ended) {
-      client_.write(protocol::to_json(ended, i));
+      client_.out.write(protocol::to_json(ended, i));
       times_.prompt += ended.timings.prefill_s;
       times_.oracle += ended.measured_s;
       times_.whole = times_.whole && ended.status == RunStatus::complete;
