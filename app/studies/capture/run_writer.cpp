@@ -10,7 +10,8 @@
 namespace kvscope::app {
 namespace {
 
-constexpr std::int64_t kMostBytes = 64 << 20;
+constexpr std::int64_t kMostWaiting = 512 << 20;  // bytes; a run of 2,304 tokens of Qwen3-8B has 27 MB
+constexpr std::int64_t kMostPerCommit = 64 << 20;
 constexpr double kLongestWait = 0.5;  // seconds in which runs are gathered for a commit
 
 /// What a run is in memory, about: a lifetime and a score for every token and head, and its contests.
@@ -23,8 +24,10 @@ std::int64_t bytes_of(const RunRecord& run) {
 
 RunWriter::RunWriter(TraceWriter& writer) : writer_(writer), committed_(writer.committed()) {
   try {
-    thread_ = std::thread([this] { work(); });
-  } catch (const std::system_error&) {
+    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency() / 2); ++i)
+      preparers_.emplace_back([this] { prepare_all(); });
+    thread_ = std::thread([this] { write_all(); });
+  } catch (const std::system_error&) {  // those that are there do it all
   }
 }
 
@@ -34,6 +37,7 @@ RunWriter::~RunWriter() {
     stop_ = true;
   }
   changed_.notify_all();
+  for (std::thread& preparer : preparers_) preparer.join();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -45,9 +49,9 @@ void RunWriter::add(RunRecord run) {
     return;
   }
   const std::int64_t bytes = bytes_of(run);
-  changed_.wait(lock, [&] { return error_ || bytes_ == 0 || bytes_ + bytes <= kMostBytes; });
+  changed_.wait(lock, [&] { return error_ || bytes_ == 0 || bytes_ + bytes <= kMostWaiting; });
   throw_error();
-  queue_.push_back({bytes, prepare(std::move(run))});
+  queue_.push_back(std::make_shared<Waiting>(bytes, std::move(run)));
   bytes_ += bytes;
   changed_.notify_all();
 }
@@ -58,15 +62,36 @@ void RunWriter::wait() {
   throw_error();
 }
 
-std::future<PreparedRun> RunWriter::prepare(RunRecord run) {
-  const auto shared = std::make_shared<RunRecord>(std::move(run));
-  const auto make = [shared] { return PreparedRun(std::move(*shared)); };
-  try {
-    if (queue_.size() < std::max(1u, std::thread::hardware_concurrency() / 2))
-      return std::async(std::launch::async, make);
-  } catch (const std::system_error&) {  // no thread for it
+std::shared_ptr<RunWriter::Waiting> RunWriter::unprepared() const {
+  const auto found = std::ranges::find(queue_, false, &Waiting::is_taken);
+  return found == queue_.end() ? nullptr : *found;
+}
+
+void RunWriter::prepare_all() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || error_ || unprepared(); });
+    const std::shared_ptr<Waiting> waiting = error_ ? nullptr : unprepared();
+    if (!waiting) return;
+    prepare(*waiting, lock);
   }
-  return std::async(std::launch::deferred, make);
+}
+
+void RunWriter::prepare(Waiting& waiting, std::unique_lock<std::mutex>& lock) {
+  waiting.is_taken = true;
+  lock.unlock();
+  std::unique_ptr<PreparedRun> ready;
+  std::exception_ptr error;
+  try {
+    ready = std::make_unique<PreparedRun>(std::move(*waiting.run));
+  } catch (...) {
+    error = std::current_exception();
+  }
+  waiting.run.reset();
+  lock.lock();
+  waiting.ready = std::move(ready);
+  waiting.error = error;
+  changed_.notify_all();
 }
 
 int RunWriter::committed() const {
@@ -78,7 +103,7 @@ void RunWriter::throw_error() const {
   if (error_) std::rethrow_exception(error_);
 }
 
-void RunWriter::work() {
+void RunWriter::write_all() {
   std::unique_lock lock(mutex_);
   while (!error_) {
     changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
@@ -95,20 +120,28 @@ void RunWriter::work() {
   }
 }
 
+std::shared_ptr<RunWriter::Waiting> RunWriter::next_ready(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Waiting> first = queue_.front();
+  if (preparers_.empty()) prepare(*first, lock);
+  changed_.wait(lock, [&] { return first->is_ready(); });
+  queue_.pop_front();
+  return first;
+}
+
 void RunWriter::write_group(std::unique_lock<std::mutex>& lock) {
   const auto start = std::chrono::steady_clock::now();
   std::int64_t bytes = 0;
   lock.unlock();
   std::exception_ptr error;  // of one run; those before it are committed all the same
-  for (bool more = true; more && !error; more = more && bytes < kMostBytes && seconds_since(start) < kLongestWait) {
+  for (bool more = true; more && !error; more = more && bytes < kMostPerCommit && seconds_since(start) < kLongestWait) {
     lock.lock();
-    Waiting waiting = std::move(queue_.front());
-    queue_.pop_front();
+    const std::shared_ptr<Waiting> waiting = next_ready(lock);
     more = !queue_.empty();
     lock.unlock();
-    bytes += waiting.bytes;
+    bytes += waiting->bytes;
+    error = waiting->error;
     try {
-      writer_.append(waiting.run.get());
+      if (!error) writer_.append(*waiting->ready);
     } catch (...) {
       error = std::current_exception();
     }
