@@ -11,12 +11,14 @@
 #include "engine/core/support/file.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/version.h"
+#include "engine/core/trace/prepared_run.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/core/trace_support.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -281,4 +283,29 @@ TEST_CASE("trace: a record that does not hang together is refused before anythin
   }
   CHECK_THROWS_AS(save_trace(path, run, false), Error);
   CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("trace: runs prepared for their places ahead of their turn give the same file", "[core][trace]") {
+  const ScratchFolder folder;
+  const std::vector<RunRecord> runs = {random_run(1), random_run(2), random_run(3)};
+  const TraceWriter::Options options{.max_runs = 3, .max_positions = 200};
+  const auto one_by_one = folder / "a.h5", ahead = folder / "b.h5";
+  {
+    TraceWriter writer(one_by_one, runs[0].model, options);
+    for (const RunRecord& run : runs) writer.add(run);
+    writer.finish();
+  }
+  TraceWriter writer(ahead, runs[0].model, options);
+  std::vector<PreparedRun> prepared;
+  trace::RunPlace place = writer.place();
+  for (const RunRecord& run : runs) {
+    prepared.emplace_back(run, place);
+    place.pass(run);
+  }
+  CHECK_THROWS_WITH(writer.append(prepared[1]), Contains("prepared as number 1") && Contains("number 0"));
+  for (const PreparedRun& run : prepared) writer.append(run);
+  CHECK(writer.place() == place);
+  CHECK_THROWS_AS(writer.append(prepared[2]), Error);  // its turn is over
+  writer.finish();
+  CHECK(bytes_of(one_by_one) == bytes_of(ahead));
 }

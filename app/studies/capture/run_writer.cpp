@@ -22,7 +22,7 @@ std::int64_t bytes_of(const RunRecord& run) {
 
 }  // namespace
 
-RunWriter::RunWriter(TraceWriter& writer) : writer_(writer), committed_(writer.committed()) {
+RunWriter::RunWriter(TraceWriter& writer) : writer_(writer), place_(writer.place()), committed_(writer.committed()) {
   try {
     for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency() / 2); ++i)
       preparers_.emplace_back([this] { prepare_all(); });
@@ -51,7 +51,9 @@ void RunWriter::add(RunRecord run) {
   const std::int64_t bytes = bytes_of(run);
   changed_.wait(lock, [&] { return error_ || bytes_ == 0 || bytes_ + bytes <= kMostWaiting; });
   throw_error();
-  queue_.push_back(std::make_shared<Waiting>(bytes, std::move(run)));
+  const trace::RunPlace place = place_;
+  place_.pass(run);
+  queue_.push_back(std::make_shared<Waiting>(bytes, std::move(run), place));
   bytes_ += bytes;
   changed_.notify_all();
 }
@@ -83,7 +85,7 @@ void RunWriter::prepare(Waiting& waiting, std::unique_lock<std::mutex>& lock) {
   std::unique_ptr<PreparedRun> ready;
   std::exception_ptr error;
   try {
-    ready = std::make_unique<PreparedRun>(std::move(*waiting.run));
+    ready = std::make_unique<PreparedRun>(std::move(*waiting.run), waiting.place);
   } catch (...) {
     error = std::current_exception();
   }

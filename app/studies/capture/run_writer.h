@@ -36,7 +36,8 @@ class RunWriter {
  private:
   struct Waiting {
     std::int64_t bytes;
-    std::optional<RunRecord> run;        // until it is prepared
+    std::optional<RunRecord> run;  // until it is prepared
+    trace::RunPlace place;
     bool is_taken = false;               // a thread prepares it
     std::unique_ptr<PreparedRun> ready;  // then this, or why not
     std::exception_ptr error;
@@ -58,6 +59,7 @@ class RunWriter {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Waiting>> queue_;
+  trace::RunPlace place_;   // of the run that is added next
   std::int64_t bytes_ = 0;  // of runs that are not committed, about
   int committed_;
   bool stop_ = false, is_busy_ = false;

@@ -277,8 +277,9 @@ H5Id file_access() {
   H5Id access(H5Pcreate(H5P_FILE_ACCESS), "prepare a file");
   h5_check(H5Pset_file_locking(access, false, true), "prepare a file");
   h5_check(H5Pset_fclose_degree(access, H5F_CLOSE_STRONG), "prepare a file");
-  // Rows of a short run are far apart in a file that has room for thousands: HDF5 would read and write 64 KiB around each.
-  h5_check(H5Pset_sieve_buf_size(access, 4096), "prepare a file");
+  // Rows of a run are far apart in a file that has room for thousands: HDF5 would read and write 64 KiB around each that is
+  // shorter than this.
+  h5_check(H5Pset_sieve_buf_size(access, 1), "prepare a file");
   return access;
 }
 

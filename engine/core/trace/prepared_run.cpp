@@ -2,11 +2,15 @@
 
 #include <utility>
 
+#include "engine/core/trace/run_derived.h"
+
 namespace kvscope {
 
-PreparedRun::PreparedRun(RunRecord run) : run_(std::move(run)), derived_(trace::derive(run_)) {
+PreparedRun::PreparedRun(RunRecord run, const trace::RunPlace& place)
+    : model_(run.model), place_(place), block_(trace::encode_run(run, trace::derive(run), place.filled, place.number)) {
+  run = {};  // before its copy is made
   // What could not be read back is not written.
-  trace::decode_run(trace::encode_run(run_, derived_, trace::Extents{}, 0), run_.model, "run");
+  trace::decode_run(block_, model_, "run");
 }
 
 }  // namespace kvscope

@@ -54,6 +54,19 @@ bool is_padding(const RunBlock& block, Dataset id);
 /// FNV-1a 64 over what the file says of the model (its scorer apart), then all columns but the checksum's own.
 std::uint64_t checksum(const RunBlock& block, const ModelInfo& model);
 
+/// Of every axis that grows, how much a run takes of it.
+Extents counts_of(const RunRecord& run);
+
+/// Where a run comes in a file: after `number` runs, which fill the axes so far.
+struct RunPlace {
+  Extents filled;
+  int number = 0;
+  /// The place after this run.
+  void pass(const RunRecord& run);
+  void pass(const RunBlock& block);
+  bool operator==(const RunPlace&) const = default;
+};
+
 /// Columns of `run` as number `number` of a file whose axes are filled up to `filled`. Spans count from
 /// the file's start. Throws Error (internal) if the record does not hang together (a row longer than the run, another
 /// model's shape).

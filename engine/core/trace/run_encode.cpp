@@ -73,7 +73,6 @@ void encode_texts(RunBlock& block, const RunRecord& run, std::int64_t begin) {
                             std::array<std::int64_t, 2>{first, begin + static_cast<std::int64_t>(pool.size())});
   }
   block.set<char>(Dataset::text, pool);
-  block.slice.count[Axis::text_byte] = static_cast<std::int64_t>(pool.size());
 }
 
 /// One member of all rows.
@@ -97,8 +96,6 @@ void encode_reads(RunBlock& block, const std::vector<PageRead>& reads, std::int6
   }
   block.set<std::int64_t>(Dataset::page_span, spans);
   block.set<std::int32_t>(Dataset::page, pages);
-  block.slice.count[Axis::read] = static_cast<std::int64_t>(reads.size());
-  block.slice.count[Axis::page] = static_cast<std::int64_t>(pages.size());
 }
 
 /// A value for each head; `missing` for all if the run has none.
@@ -130,6 +127,32 @@ void encode_output_error(RunBlock& block, const OutputError& measured) {
 
 }  // namespace
 
+Extents counts_of(const RunRecord& run) {
+  Extents count;
+  count[Axis::run] = 1;
+  count[Axis::token] = run.n_tokens();
+  count[Axis::contest] = static_cast<std::int64_t>(run.contests.size());
+  count[Axis::piece_byte] = static_cast<std::int64_t>(run.pieces.bytes().size());
+  for (const RunText& text : kRunTexts) count[Axis::text_byte] += static_cast<std::int64_t>(text.get(run).size());
+  count[Axis::read] = static_cast<std::int64_t>(run.reads.size());
+  for (const PageRead& read : run.reads) count[Axis::page] += static_cast<std::int64_t>(read.pages.size());
+  return count;
+}
+
+namespace {
+
+void pass_counts(RunPlace& place, const Extents& count) {
+  ++place.number;
+  for (int axis = 0; axis < kAxes; ++axis)
+    if (grows(static_cast<Axis>(axis))) place.filled.size[axis] += count.size[axis];
+}
+
+}  // namespace
+
+void RunPlace::pass(const RunRecord& run) { pass_counts(*this, counts_of(run)); }
+
+void RunPlace::pass(const RunBlock& block) { pass_counts(*this, block.slice.count); }
+
 RunBlock encode_run(const RunRecord& run, const Extents& filled, int number) {
   return encode_run(run, derive(run), filled, number);
 }
@@ -139,11 +162,7 @@ RunBlock encode_run(const RunRecord& run, const DerivedColumns& derived, const E
   block.run = number;
   block.slice.begin = filled;
   block.slice.begin[Axis::layer] = block.slice.begin[Axis::kv_head] = block.slice.begin[Axis::pair] = 0;
-  auto& count = block.slice.count;
-  count[Axis::run] = 1;
-  count[Axis::token] = run.n_tokens();
-  count[Axis::contest] = static_cast<std::int64_t>(run.contests.size());
-  count[Axis::piece_byte] = static_cast<std::int64_t>(run.pieces.bytes().size());
+  auto& count = block.slice.count = counts_of(run);
   count[Axis::layer] = run.model.n_layers;
   count[Axis::kv_head] = run.model.n_kv_heads;
 

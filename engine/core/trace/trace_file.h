@@ -32,6 +32,9 @@ struct CaptureInfo {
 };
 
 class PreparedRun;
+namespace trace {
+struct RunPlace;
+}
 
 /// Writes many runs into one file that survives kill -9 at any moment: after each add() the run is committed, and a
 /// killed file opens in stock h5py with every committed run. finish() repacks (chunked, shuffle + deflate, NeXus
@@ -61,7 +64,10 @@ class TraceWriter {
   void add(const RunRecord& run);
   /// A run that is committed with the next ones: by commit(), add() or finish(). A kill before that loses it and no other.
   void append(const RunRecord& run);
+  /// Throws Error (internal) unless it was prepared for place().
   void append(const PreparedRun& prepared);
+  /// Where the next run comes. RunPlace::pass() gives those after it.
+  trace::RunPlace place() const;
   void commit();
   int committed() const;
   void finish();

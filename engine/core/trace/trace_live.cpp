@@ -187,7 +187,7 @@ void LiveTrace::renew(Resumed resumed) {
   resumed.valid.trace = OpenTrace{};
   TraceReader reader("", path_);
   create(true, nullptr);
-  for (int run = 0; run < n_runs; ++run) append(PreparedRun(reader.load(run)));
+  for (int run = 0; run < n_runs; ++run) append(PreparedRun(reader.load(run), place()));
   commit();
 }
 
@@ -197,7 +197,6 @@ LiveTrace::~LiveTrace() {
 }
 
 void LiveTrace::append(const PreparedRun& prepared) {
-  const RunRecord& run = prepared.run();
   hdf5_start();
   const std::string file = path_.string();
   if (broken_)
@@ -205,12 +204,17 @@ void LiveTrace::append(const PreparedRun& prepared) {
                  .file = file,
                  .found = "an earlier write failed",
                  .hint = "it still has its " + std::to_string(committed_) + " complete runs"});
-  if (!same_model(run.model, heading_.model))
+  if (!same_model(prepared.model(), heading_.model))
     throw Error({.code = ExitCode::internal,
                  .file = file,
-                 .found = "a run of model " + run.model.name,
+                 .found = "a run of model " + prepared.model().name,
                  .expected = "one model per trace: " + heading_.model.name});
-  const RunBlock block = encode_run(run, prepared.derived(), filled_, written_);
+  if (prepared.place() != place())
+    throw Error({.code = ExitCode::internal,
+                 .file = file,
+                 .found = "a run prepared as number " + std::to_string(prepared.place().number),
+                 .expected = "number " + std::to_string(written_) + ", after those that are there"});
+  const RunBlock& block = prepared.block();
   check_capacity(block);
   make_room(block);
   try {
@@ -219,9 +223,10 @@ void LiveTrace::append(const PreparedRun& prepared) {
   } catch (const H5Error& error) {
     give_up(error);
   }
-  ++written_;
-  for (int axis = 0; axis < kAxes; ++axis)
-    if (grows(static_cast<Axis>(axis))) filled_.size[axis] += block.slice.count.size[axis];
+  RunPlace next = place();
+  next.pass(block);
+  filled_ = next.filled;
+  written_ = next.number;
 }
 
 void LiveTrace::commit() {

@@ -30,12 +30,14 @@ class LiveTrace {
   LiveTrace(const LiveTrace&) = delete;
   LiveTrace& operator=(const LiveTrace&) = delete;
 
+  /// Where the next run comes.
+  trace::RunPlace place() const { return {filled_, written_}; }
   /// Writes the run after the others. It counts once commit() has returned.
   void append(const PreparedRun& prepared);
   /// Two waits for the disk, however many runs were appended.
   void commit();
   void add(const RunRecord& run) {
-    append(PreparedRun(run));
+    append(PreparedRun(run, place()));
     commit();
   }
   int committed() const { return committed_; }

@@ -108,6 +108,7 @@ struct Extents {
   std::array<std::int64_t, kAxes> size{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2};
   std::int64_t& operator[](Axis axis) { return size[static_cast<int>(axis)]; }
   std::int64_t operator[](Axis axis) const { return size[static_cast<int>(axis)]; }
+  bool operator==(const Extents&) const = default;
 };
 
 /// The part of every axis that one run owns. layer, kv_head and pair are whole.

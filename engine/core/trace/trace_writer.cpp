@@ -34,7 +34,9 @@ void TraceWriter::add(const RunRecord& run) {
   commit();
 }
 
-void TraceWriter::append(const RunRecord& run) { append(PreparedRun(run)); }
+trace::RunPlace TraceWriter::place() const { return impl_->live.place(); }
+
+void TraceWriter::append(const RunRecord& run) { append(PreparedRun(run, place())); }
 
 void TraceWriter::append(const PreparedRun& prepared) {
   if (impl_->finished)
