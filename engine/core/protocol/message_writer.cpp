@@ -39,7 +39,7 @@ void MessageWriter::write_all() {
   while (true) {
     changed_.wait(lock, [this] { return ends_ || !waiting_.empty(); });
     if (waiting_.empty() || error_) return;
-    const Message& first = waiting_.front();  // others are added behind it
+    const Message& first = waiting_.front();  // others are added after it
     lock.unlock();
     std::exception_ptr error;
     try {

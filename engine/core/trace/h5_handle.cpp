@@ -277,8 +277,8 @@ H5Id file_access() {
   H5Id access(H5Pcreate(H5P_FILE_ACCESS), "prepare a file");
   h5_check(H5Pset_file_locking(access, false, true), "prepare a file");
   h5_check(H5Pset_fclose_degree(access, H5F_CLOSE_STRONG), "prepare a file");
-  // Rows of a run are far apart in a file that has room for thousands: HDF5 would read and write 64 KiB around each that is
-  // shorter than this.
+  // HDF5 reads and rewrites a whole buffer around each row that is shorter than the buffer. Rows of a run are far apart in a
+  // file that has room for thousands, so the buffer is as small as it can be.
   h5_check(H5Pset_sieve_buf_size(access, 1), "prepare a file");
   return access;
 }
