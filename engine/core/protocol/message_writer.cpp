@@ -43,7 +43,7 @@ void MessageWriter::write_all() {
     lock.unlock();
     std::exception_ptr error;
     try {
-      channel_.write(first.make ? first.make() : first.ready);
+      first.make ? channel_.write(first.make()) : channel_.write(first.ready);  // which is not copied
     } catch (...) {
       error = std::current_exception();
     }

@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,7 @@
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/message_writer.h"
+#include "engine/core/support/file.h"
 #include "engine/core/support/seconds_since.h"
 #include "engine/decode/run.h"
 #include "engine/decode/run_batch.h"
@@ -43,16 +43,10 @@ struct CaptureArgs : BenchArgs {
 /// Messages as the server writes them, for a reader that takes everything at once.
 class Nowhere {
  public:
-  Nowhere() : file_(::open("/dev/null", O_WRONLY | O_CLOEXEC)), channel_(-1, file_.fd), out(channel_) {}
+  Nowhere() : file_(::open("/dev/null", O_WRONLY | O_CLOEXEC)), channel_(-1, file_.get()), out(channel_) {}
 
  private:
-  struct File {
-    explicit File(int opened) : fd(opened) {}
-    ~File() { ::close(fd); }
-    File(const File&) = delete;
-    int fd;
-  };
-  File file_;
+  FileHandle file_;
   Channel channel_;
 
  public:
