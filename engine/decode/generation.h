@@ -28,6 +28,8 @@ struct PrefillOptions {
   bool logprobs = true;
   /// If given, and logprobs are made: appends the likeliest token of each position after the first, [prompt_len - 1].
   std::vector<std::int32_t>* greedy = nullptr;
+  /// Facts may come as StepFacts::decisions, which the caller spread()s when it has time.
+  bool leaves_decisions = false;
   /// If given, it measures the attention of a prompt that passes in chunks.
   AttentionClock* attention = nullptr;
 };

@@ -76,6 +76,7 @@ StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options)
   }
   heads.finish(run.prompt_len);
   run.end_prefill(facts);
+  if (!options.leaves_decisions) spread(facts);
   facts.n_tokens = run.prompt_len;
   facts.seconds = run.timings.prefill_s = seconds_since(start);
   return facts;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/core/lifetime/lifetime_rule.h"
@@ -20,9 +21,6 @@ class HeadRetention {
     std::int32_t slot;
     float score;            // raw; 0 while it is not known
     std::int32_t evict_at;  // within the chunk that was decided last, or kNever
-  };
-  struct Eviction {
-    std::int32_t token, evict_at;
   };
   struct Vacated {
     std::int32_t slot, evict_at;
@@ -49,9 +47,9 @@ class HeadRetention {
   const std::vector<Vacated>& vacated() const { return vacated_; }
   /// Of the chunk's own tokens, [n].
   const std::vector<std::int32_t>& evict_at() const { return evict_at_; }
-  /// In the order of the queries.
-  const std::vector<Eviction>& evictions() const { return evictions_; }
-  const std::vector<Contest>& contests() const { return contests_; }
+  /// What the chunk decided, in the order of the queries; it is handed over, once.
+  std::vector<TokenEviction> take_evictions() { return std::exchange(evictions_, {}); }
+  std::vector<Contest> take_contests() { return std::exchange(contests_, {}); }
   /// Slots that are, or were, in use.
   std::int32_t n_slots() const { return n_slots_; }
   /// Slot of each token of the chunk, -1 for those that did not see its end; [n], after commit().
@@ -71,7 +69,7 @@ class HeadRetention {
   std::size_t first_gone_ = 0;  // of kept_, from where on the chunk evicts
   std::vector<std::int32_t> evict_at_, slots_;
   std::vector<float> score_;  // of the chunk's own tokens
-  std::vector<Eviction> evictions_;
+  std::vector<TokenEviction> evictions_;
   std::vector<Vacated> vacated_;
   std::vector<Contest> contests_;
 };

@@ -23,22 +23,6 @@ PromptHeads::PromptHeads(SequenceState& state, const Hooks& hooks, StepFacts* fa
     heads_.emplace_back(is_dense(i / n_kv_heads_) ? make_keep_all_rule() : policy.lifetime_rule(i), geometry.n_sink,
                         geometry.window, is_local ? 0 : delay, policy.defers() && !is_local);
   }
-  if (facts_ != nullptr) reserve_facts();
-}
-
-/// Room for all facts of the prompt: a vector that grows copies tens of millions of contests again and again. Memory that
-/// is not used is not taken.
-void PromptHeads::reserve_facts() {
-  const ActivePolicy& policy = state_.policy;
-  std::size_t n_left = 0, n_scored = 0;  // tokens that leave a window; tokens with a score
-  for (int i = 0; i < std::ssize(heads_); ++i) {
-    const RetentionGeometry geometry = policy.plan().of_head(policy.geometry(), i);
-    n_left += static_cast<std::size_t>(std::max<std::int64_t>(0, n_tokens_ - geometry.n_sink - geometry.window));
-    if (policy.scorer() != nullptr) n_scored += static_cast<std::size_t>(n_tokens_);
-  }
-  facts_->lifetimes.reserve(n_left);
-  facts_->scores.reserve(n_scored);
-  if (policy.plan().admission == Admission::top_k) facts_->contests.reserve(n_left);
 }
 
 bool PromptHeads::take_turns() const {
@@ -66,46 +50,23 @@ void PromptHeads::decide(int layer, std::int64_t n, const at::Tensor& scores) {
   });
 }
 
-/// A long prompt has tens of millions of contests: each head writes its own, where they are to stand.
+/// Between two launches, so that only what the next chunk would write over is taken: spread() makes facts of it later.
 void PromptHeads::note(int layer, std::int64_t first, const at::Tensor& scores) {
   const auto n = static_cast<std::int64_t>(head(layer, 0).evict_at().size());
   const std::int64_t delay = state_.policy.scorer() != nullptr ? state_.policy.scorer()->delay() : 0;
   const std::int64_t first_column = std::max<std::int64_t>(0, delay - first);
-  const auto is_known = [](float score) { return score == score; };
-  const auto scores_of = [&](std::int64_t i) -> std::span<const float> {
-    if (!scores.defined() || first_column >= n) return {};
-    return {scores.data_ptr<float>() + i * n + first_column, static_cast<std::size_t>(n - first_column)};
-  };
-  struct Places {
-    std::size_t contest, lifetime, score;
-  };
-  std::vector<Places> places;
-  Places end = {facts_->contests.size(), facts_->lifetimes.size(), facts_->scores.size()};
   for (int i = 0; i < n_kv_heads_; ++i) {
-    places.push_back(end);
-    end.contest += head(layer, i).contests().size();
-    end.lifetime += head(layer, i).evictions().size();
-    end.score += static_cast<std::size_t>(std::ranges::count_if(scores_of(i), is_known));
+    HeadRetention& retention = head(layer, i);
+    HeadDecisions decisions{.layer = static_cast<std::int16_t>(layer),
+                            .kv_head = static_cast<std::int16_t>(i),
+                            .evictions = retention.take_evictions(),
+                            .contests = retention.take_contests(),
+                            .first_scored = static_cast<std::int32_t>(first + first_column - delay)};
+    if (scores.defined() && first_column < n)
+      decisions.scores.assign(scores.data_ptr<float>() + i * n + first_column, scores.data_ptr<float>() + (i + 1) * n);
+    facts_->decisions.push_back(std::move(decisions));
   }
-  facts_->contests.resize(end.contest);
-  facts_->lifetimes.resize(end.lifetime);
-  facts_->scores.resize(end.score);
-  kernels::parallel_for(n_kv_heads_, 4 * n, [&](std::int64_t i) {
-    const auto kv_head = static_cast<int>(i);
-    Places at = places[static_cast<std::size_t>(i)];
-    for (Contest contest : head(layer, kv_head).contests()) {
-      contest.layer = static_cast<std::int16_t>(layer);
-      contest.kv_head = static_cast<std::int16_t>(kv_head);
-      facts_->contests[at.contest++] = contest;
-    }
-    for (const HeadRetention::Eviction& e : head(layer, kv_head).evictions())
-      facts_->lifetimes[at.lifetime++] = {layer, kv_head, e.token, e.evict_at};
-    auto token = static_cast<std::int32_t>(first + first_column - delay);
-    for (const float score : scores_of(i)) {
-      if (is_known(score)) facts_->scores[at.score++] = {layer, kv_head, token, score};
-      ++token;
-    }
-  });
+  if (!state_.methods.empty()) spread(*facts_);  // which add facts of their own, in this order
 }
 
 void PromptHeads::cache_changed() {

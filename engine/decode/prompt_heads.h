@@ -30,7 +30,7 @@ class PromptHeads {
   }
   /// Of every head of a layer, for n queries more, and its slots. scores: [n_kv_heads, n] on the host, or undefined.
   void decide(int layer, std::int64_t n, const at::Tensor& scores);
-  /// What was decided, of the chunk whose first query is `first`, as facts.
+  /// Adds what was decided, of the chunk whose first query is `first`, to the facts.
   void note(int layer, std::int64_t first, const at::Tensor& scores);
   bool notes() const { return facts_ != nullptr; }
 
@@ -42,8 +42,6 @@ class PromptHeads {
   void finish(std::int64_t end);
 
  private:
-  void reserve_facts();
-
   SequenceState& state_;
   const Hooks& hooks_;
   StepFacts* facts_;

@@ -65,14 +65,15 @@ RunInFlight::~RunInFlight() {
 }
 
 void RunInFlight::tell(StepFacts facts) {
-  if (record_.n_positions > 0) apply(record_, facts);
+  if (record_.n_positions > 0) follow(record_, facts);
   if (sink_.step) sink_.step(std::move(facts));
 }
 
 void RunInFlight::prefill() {
   if (run_.request().chunk > 0) tell_changes_of_text();
   try {
-    tell(run_.prefill(sink_.hooks, {.logprobs = sink_.prompt_logprobs, .greedy = sink_.greedy}));
+    tell(run_.prefill(sink_.hooks,
+                      {.logprobs = sink_.prompt_logprobs, .greedy = sink_.greedy, .leaves_decisions = true}));
   } catch (const Error& error) {
     if (error.code() != ExitCode::cancelled) throw;
     is_cancelled_ = true;

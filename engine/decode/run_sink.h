@@ -16,7 +16,7 @@ namespace kvscope::engine {
 /// oracle, (step, oracle)*, the final oracle, and output_error; in a batch (run_batch.h) not all from one thread.
 struct RunSink {
   std::function<void(RunStarted)> started;
-  std::function<void(StepFacts)> step;
+  std::function<void(StepFacts)> step;  // its decisions are not spread
   std::function<void(OracleFacts)> oracle;
   std::function<void(OutputErrorFacts)> output_error;  // of a run that ends by itself and is asked for it
   /// Asked before each step: other parameters for the policy, as text. What came of it goes to policy_changed, or to

@@ -34,6 +34,11 @@ struct Contest {
   bool operator==(const Contest&) const = default;
 };
 
+/// A token that leaves: query evict_at is the first that does not see it.
+struct TokenEviction {
+  std::int32_t token = 0, evict_at = 0;
+};
+
 /// Effective score at q (eq. 5 and 18): score + floor((q - t) / stride) * log_gamma, in float32 and in this order of
 /// operations: the same bits as kernels::retain_step.
 float effective_score(float score, std::int32_t t, std::int32_t q, float log_gamma, int decay_stride);

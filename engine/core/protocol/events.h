@@ -22,7 +22,8 @@ nlohmann::json hello(std::string_view engine_version, std::string_view torch_ver
                      std::string_view device);
 
 nlohmann::json to_json(const RunStarted& started, int id);
-nlohmann::json to_json(const StepFacts& facts, int id);
+/// Decisions are spread.
+nlohmann::json to_json(StepFacts facts, int id);
 nlohmann::json to_json(const PolicyChange& change, int id);
 /// Every row of future_mass is at least `horizon` long; what is beyond it is not sent.
 nlohmann::json to_json(const OracleFacts& facts, int id);

@@ -34,7 +34,9 @@ class MessageWriter {
   void write_facts(Facts facts, int id) {
     const std::size_t bytes = protocol::bulk_bytes(facts);
     Channel::check_length(bytes);
-    add({.ready = {}, .make = [facts = std::move(facts), id] { return protocol::to_json(facts, id); }, .bytes = bytes});
+    add({.ready = {},
+         .make = [facts = std::move(facts), id]() mutable { return protocol::to_json(std::move(facts), id); },
+         .bytes = bytes});
   }
   /// Waits until all is written. Throws as write() does.
   void flush();

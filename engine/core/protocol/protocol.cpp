@@ -119,13 +119,19 @@ json to_json(const SamplingSpec& sampling) { return fields_to_json(sampling); }
 SamplingSpec sampling_from_json(const json& j) { return fields_from_json<SamplingSpec>(j); }
 
 std::size_t bulk_bytes(const StepFacts& facts) {
+  std::size_t n_lifetimes = facts.lifetimes.size(), n_scores = facts.scores.size(), n_contests = facts.contests.size();
+  for (const HeadDecisions& head : facts.decisions) {
+    n_lifetimes += head.evictions.size();
+    n_scores += head.scores.size();
+    n_contests += head.contests.size();
+  }
   const std::size_t of_tokens = facts.ids.size() * sizeof(Ints) + facts.logprobs.size() * sizeof(float);
-  return of_tokens + facts.lifetimes.size() * sizeof(lifetime_cells({})) +
-         facts.scores.size() * (sizeof(score_cells({})) + sizeof(float)) +
-         facts.contests.size() * sizeof(contest_cells({}));
+  return of_tokens + n_lifetimes * sizeof(lifetime_cells({})) + n_scores * (sizeof(score_cells({})) + sizeof(float)) +
+         n_contests * sizeof(contest_cells({}));
 }
 
-json to_json(const StepFacts& facts, int id) {
+json to_json(StepFacts facts, int id) {
+  spread(facts);
   json event = {{"type", "step"},
                 {"id", id},
                 {"n_tokens", facts.n_tokens},

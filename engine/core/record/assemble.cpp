@@ -43,7 +43,21 @@ void begin_run(RunRecord& run, RunStarted started) {
   run.message.clear();
 }
 
+void follow(RunRecord& run, const StepFacts& facts) {
+  run.ids.insert(run.ids.end(), facts.ids.begin(), facts.ids.end());
+  run.n_queries = facts.n_tokens;
+  if (!facts.ids.empty()) run.evict_at.resize(run.ids.size(), kUndecided);
+  for (const HeadDecisions& head : facts.decisions) {
+    std::vector<std::int32_t>& row = run.evict_at.row(head.layer, head.kv_head);
+    for (const TokenEviction& gone : head.evictions) row[static_cast<std::size_t>(gone.token)] = gone.evict_at;
+  }
+  for (const auto& l : facts.lifetimes) run.evict_at.row(l.layer, l.kv_head)[l.token] = l.evict_at;
+  run.reads.insert(run.reads.end(), facts.reads.begin(), facts.reads.end());
+  if (!facts.heads.empty()) run.heads = facts.heads;
+}
+
 void apply(RunRecord& run, StepFacts facts) {
+  spread(facts);
   check_step(run, facts);
   if (!facts.ids.empty()) {
     run.timings.decode_s += facts.seconds;

@@ -10,6 +10,9 @@ namespace kvscope {
 /// `run` holds what its maker knows: model, sampling, prompt, command line.
 void begin_run(RunRecord& run, RunStarted started);
 void apply(RunRecord& run, StepFacts facts);
+/// Of apply(), what a query sees: tokens, lifetimes, reads and rules. Without checks, scores and contests: for the engine,
+/// whose own facts these are, and which has a device to keep busy.
+void follow(RunRecord& run, const StepFacts& facts);
 void apply(RunRecord& run, OracleFacts facts);
 void apply(RunRecord& run, OutputErrorFacts facts);
 void apply(RunRecord& run, PolicyChange change);

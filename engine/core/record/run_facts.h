@@ -19,6 +19,16 @@ struct RunStarted {
   BytePool pieces;  // as many as ids
 };
 
+/// What one head decided in a chunk of a prompt, as its decisions left it. To make facts of them takes longer than to
+/// decide, so spread() does that where no device waits.
+struct HeadDecisions {
+  std::int16_t layer = 0, kv_head = 0;
+  std::vector<TokenEviction> evictions;  // in the order of the queries
+  std::vector<Contest> contests;         // layer and kv_head are not set
+  std::int32_t first_scored = 0;         // token of scores[0]
+  std::vector<float> scores;             // NaN: not known
+};
+
 /// Facts of one batch: one for the whole prompt, then one a decode step. Tokens that no lifetime names are alive.
 struct StepFacts {
   int n_tokens = 0;               // positions whose facts are complete after this step
@@ -37,9 +47,13 @@ struct StepFacts {
   std::vector<Score> scores;
   std::vector<Contest> contests;
   std::vector<PageRead> reads;
-  HeadRules heads;  // where they have changed: budgets that scores have divided; else empty
+  std::vector<HeadDecisions> decisions;  // of a prompt, that are not in lifetimes, scores and contests yet
+  HeadRules heads;                       // where they have changed: budgets that scores have divided; else empty
   double seconds = 0;
 };
+
+/// Appends `decisions` to lifetimes, scores and contests, and leaves none. In between, less memory is used than for both.
+void spread(StepFacts& facts);
 
 /// Recall so far, or, when final, the future-attention target itself.
 struct OracleFacts {

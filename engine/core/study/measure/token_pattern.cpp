@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostPattern = 200, kMostText = 256;  // bytes; a token is short
 constexpr std::size_t kMostStates = 2000;
 
-[[noreturn]] void refuse(std::string_view pattern, const std::string& expected) {
+[[noreturn]] void refuse_pattern(std::string_view pattern, const std::string& expected) {
   throw Error({.code = ExitCode::usage,
                .where = "find",
                .found = in_quotes("/" + std::string(pattern) + "/"),
@@ -65,13 +65,15 @@ struct TokenPattern::Compiled {
 };
 
 TokenPattern::TokenPattern(std::string_view pattern) {
-  if (pattern.size() > kMostPattern) refuse(pattern.substr(0, 20), "200 bytes at most between the slashes");
-  if (regex_states(pattern, kMostStates) > kMostStates) refuse(pattern, "a regular expression with fewer repetitions");
+  if (pattern.size() > kMostPattern) refuse_pattern(pattern.substr(0, 20), "200 bytes at most between the slashes");
+  if (regex_states(pattern, kMostStates) > kMostStates)
+    refuse_pattern(pattern, "a regular expression with fewer repetitions");
   try {
     compiled_ =
         std::make_shared<const Compiled>(Compiled{std::regex(pattern.begin(), pattern.end(), flags_of(pattern))});
   } catch (const std::regex_error& error) {
-    refuse(pattern, std::string("a regular expression between the slashes, or the text in quotes; ") + error.what());
+    refuse_pattern(pattern,
+                   std::string("a regular expression between the slashes, or the text in quotes; ") + error.what());
   }
 }
 

@@ -48,7 +48,7 @@ std::string join(std::span<const std::string_view> words) {
   return all;
 }
 
-[[noreturn]] void refuse(std::string_view term, const std::string& expected) {
+[[noreturn]] void refuse_term(std::string_view term, const std::string& expected) {
   throw Error({ExitCode::usage, "", "find", in_quotes(term), expected, ""});
 }
 
@@ -96,7 +96,7 @@ double number_of(std::string_view term, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    refuse(term, "a number after \"" + std::string(term.substr(0, term.size() - text.size())) + "\"");
+    refuse_term(term, "a number after \"" + std::string(term.substr(0, term.size() - text.size())) + "\"");
   return value;
 }
 
@@ -107,7 +107,7 @@ std::shared_ptr<Term> comparison(std::string_view text) {
   const std::string_view name = text.substr(0, name_end), rest = trim(text.substr(name_end));
   for (const std::string_view op : kOps) {
     if (!rest.starts_with(op)) continue;
-    if (!among(kNumbers, name)) refuse(text, "one of " + join(kNumbers) + " to compare, or the text in quotes");
+    if (!among(kNumbers, name)) refuse_term(text, "one of " + join(kNumbers) + " to compare, or the text in quotes");
     return std::make_shared<Term>(Term{.kind = Kind::number,
                                        .text = std::string(name),
                                        .value = number_of(text, trim(rest.substr(op.size()))),
@@ -118,7 +118,7 @@ std::shared_ptr<Term> comparison(std::string_view text) {
 
 std::shared_ptr<Term> parse_term(std::string_view text) {
   if (text.starts_with('"')) {
-    if (text.size() < 3 || text.back() != '"') refuse(text, "text between two quotes");
+    if (text.size() < 3 || text.back() != '"') refuse_term(text, "text between two quotes");
     return std::make_shared<Term>(text_term(text.substr(1, text.size() - 2)));
   }
   if (text.starts_with('/') && end_of_pattern(text, 0) == text.size() - 1)
@@ -127,13 +127,13 @@ std::shared_ptr<Term> parse_term(std::string_view text) {
   if (text.starts_with("class:")) {
     const std::string_view name = text.substr(6);
     if (!among(kTokenClasses, name))
-      refuse(text, "class: with one of " + join(kTokenClasses) + ", or the text in quotes");
+      refuse_term(text, "class: with one of " + join(kTokenClasses) + ", or the text in quotes");
     return std::make_shared<Term>(Term{.kind = Kind::kind_of_text, .text = std::string(name)});
   }
   if (text.starts_with('#') && text.size() > 1) {
     const std::string_view digits = text.substr(1);
     if (digits.find_first_not_of("0123456789") != std::string_view::npos || digits.size() > 9)
-      refuse(text, "a token id after \"#\", or the text in quotes");
+      refuse_term(text, "a token id after \"#\", or the text in quotes");
     return std::make_shared<Term>(Term{.kind = Kind::id, .text = "id", .value = number_of(text, digits)});
   }
   for (const auto& [list, kind] : {std::pair{std::span<const std::string_view>(kStates), Kind::state},
@@ -141,8 +141,8 @@ std::shared_ptr<Term> parse_term(std::string_view text) {
                                    {std::span<const std::string_view>(kOracle), Kind::oracle}}) {
     if (among(list, text)) return std::make_shared<Term>(Term{.kind = kind, .text = std::string(text)});
   }
-  if (text.starts_with("from:")) refuse(text, "from:prompt or from:answer, or the text in quotes");
-  if (text.starts_with("oracle:")) refuse(text, "oracle:kept or oracle:dropped, or the text in quotes");
+  if (text.starts_with("from:")) refuse_term(text, "from:prompt or from:answer, or the text in quotes");
+  if (text.starts_with("oracle:")) refuse_term(text, "oracle:kept or oracle:dropped, or the text in quotes");
   if (auto term = comparison(text)) return term;
   return std::make_shared<Term>(text_term(text));
 }
@@ -294,7 +294,7 @@ TokenQuery TokenQuery::parse(std::string_view text) {
   for (std::string_view part : split(text)) {
     bool negated = false;
     while (part.starts_with('!')) negated = !negated, part = trim(part.substr(1));
-    if (part.empty()) refuse(trim(text), "a word, a text or a comparison on both sides of \"&\" and after \"!\"");
+    if (part.empty()) refuse_term(trim(text), "a word, a text or a comparison on both sides of \"&\" and after \"!\"");
     const auto term = parse_term(part);
     term->negated = negated;
     query.terms_.push_back(term);
