@@ -129,6 +129,8 @@ std::string RunCurvesView::refusal(const ViewContext& context) const {
   if (options.quantity == RunQuantity::recall && run.future_mass.empty()) return why_no_recall(run, options.preview);
   if (options.quantity == RunQuantity::output_error && run.output_error.empty())
     return "Output error was not measured in this run.";
+  if (options.quantity == RunQuantity::cache_bytes && run.model.bytes_of_token() == 0)
+    return "The run did not record the number format of its cache.";
   if (options.compare == MapCompare::difference && common_prefix(run, *context.b->run) == 0)
     return "A and B diverge at the first token, so there is nothing to subtract.";
   if (options.first >= axis_length(context, options.compare))

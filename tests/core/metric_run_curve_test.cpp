@@ -222,6 +222,38 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("run_curve: bytes and pages are those of the tokens that a plain loop counts", "[core][metric]") {
+  const std::string policy = GENERATE("kvpop:budget=64,sinks=4,window=16", "threshold:threshold=0.2,sinks=2,window=8");
+  RunRecord run = random_run(8, {.policy = policy, .last_token_fed = false});
+  run.model.dtype = "bfloat16";
+  run.page_size = GENERATE(16, 5);
+  const int n = run.n_tokens();
+  const RunCurve bytes = run_curve(run, RunQuantity::cache_bytes, n),
+                 pages = run_curve(run, RunQuantity::page_occupancy, n);
+  std::vector<int> most(6, 0);
+  bool is_fragmented = false;
+  for (std::int32_t q = 0; q < run.queries(); ++q) {
+    CAPTURE(policy, run.page_size, q);
+    double held_by_all = 0, occupancy = 0;
+    for (int head = 0; head < 6; ++head) {
+      int held = 0;
+      for (std::int32_t t = 0; t <= q; ++t) held += run.evict_at.row(head / 3, head % 3)[t] > q;
+      int& here = most[static_cast<std::size_t>(head)];
+      here = std::max(here, held);
+      const int n_pages = (here + run.page_size - 1) / run.page_size;
+      held_by_all += held;
+      occupancy += static_cast<double>(held) / (n_pages * run.page_size);
+    }
+    is_fragmented = is_fragmented || occupancy / 6 < 0.9;
+    check_same(bytes.points[q].mean, held_by_all / 6 * 2 * run.model.head_dim * 2 / 1024);
+    check_same(pages.points[q].mean, occupancy / 6);
+  }
+  CHECK(is_fragmented);
+  run.model.dtype = "";
+  CHECK(std::isnan(run_curve(run, RunQuantity::cache_bytes, n).mean));
+  CHECK_FALSE(std::isnan(run_curve(run, RunQuantity::page_occupancy, n).mean));
+}
+
 TEST_CASE("run_curve: of nothing it is nothing", "[core][metric]") {
   const RunRecord empty;
   for (const RunQuantityInfo& info : run_quantities()) {

@@ -13,6 +13,7 @@
 #include "views/comparison_view.h"
 #include "views/figure/curves_figure.h"
 #include "views/figure/metric_by_layer_figure.h"
+#include "views/figure/recipe_fields.h"
 #include "views/metric_by_layer_view.h"
 #include "views/run_curves_view.h"
 
@@ -39,6 +40,10 @@ int n_dots(const Figure& figure) {
 }
 
 }  // namespace
+
+TEST_CASE("recipes name every quantity that a curve can have", "[views][figure]") {
+  CHECK(std::ranges::equal(kQuantities, run_quantities(), {}, {}, &RunQuantityInfo::name));
+}
 
 TEST_CASE("by layer: a dot is the metric of its head, with the chance of its layer") {
   const RunRecord run = random_run(3, {.n_layers = 3, .n_kv_heads = 4});

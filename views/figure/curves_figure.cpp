@@ -102,7 +102,8 @@ void fit(Axes& axes, const std::vector<Line>& lines, const CurvesOptions& o) {
     }
   }
   const bool difference = o.compare == MapCompare::difference;
-  const bool share = o.quantity == RunQuantity::density || o.quantity == RunQuantity::recall;
+  const bool share = o.quantity == RunQuantity::density || o.quantity == RunQuantity::recall ||
+                     o.quantity == RunQuantity::page_occupancy;
   if (!(hi >= lo)) lo = 0, hi = 1;
   if (share && !difference) lo = 0, hi = 1;
   if (o.quantity != RunQuantity::nll || difference) lo = std::min(lo, 0.0), hi = std::max(hi, 0.0);

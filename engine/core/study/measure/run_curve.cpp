@@ -27,6 +27,12 @@ constexpr RunQuantityInfo kQuantities[] = {
      "KV heads"},
     {RunQuantity::output_error, "output_error", "Output error", "",
      "|change of a layer's attention output| / |that output|, caused by evicted or unread tokens", "layers"},
+    {RunQuantity::cache_bytes, "cache_bytes", "Cache size", "KiB",
+     "keys and values in the cache of a head, including window and sinks", "KV heads"},
+    {RunQuantity::page_occupancy, "page_occupancy", "Page occupancy", "",
+     "tokens in the cache of a head / slots of its pages. Slots are reused, and no page is given back; the rest is "
+     "fragmentation. Computed from lifetimes",
+     "KV heads"},
 };
 
 /// Positions begin ... end - 1.
@@ -62,8 +68,12 @@ class Values {
         return of_range(output_error_curve(run_, part).values, [](double v) { return v; });
       case RunQuantity::recall:
         return recall(part);
+      case RunQuantity::cache_bytes:
+        return bytes(part);
+      case RunQuantity::page_occupancy:
+        return occupancy(part);
       default:
-        return kept(part);
+        return kept(part, range_);
     }
   }
 
@@ -91,15 +101,38 @@ class Values {
     });
   }
 
-  /// Tokens alive at q: all of them, or those behind the window as a share of what the policy has decided on.
-  std::vector<double> kept(int head) const {
+  std::vector<double> bytes(int head) const {
+    const std::int64_t token = run_.model.bytes_of_token();
+    if (token == 0) return none();
+    std::vector<double> values = kept(head, range_);
+    for (double& value : values) value *= static_cast<double>(token) / 1024;
+    return values;
+  }
+
+  /// Pages are given out by the most tokens so far, also before the range.
+  std::vector<double> occupancy(int head) const {
+    const std::vector<double> all = kept(head, {0, range_.end});
     std::vector<double> values = none();
+    const double page = run_.page_size;
+    double most = 0;
+    for (std::size_t q = 0; q < all.size(); ++q) {
+      if (std::isnan(all[q])) continue;
+      most = std::max(most, all[q]);
+      if (q >= static_cast<std::size_t>(range_.begin) && most > 0)
+        values[q - static_cast<std::size_t>(range_.begin)] = all[q] / (std::ceil(most / page) * page);
+    }
+    return values;
+  }
+
+  /// Tokens alive at q: all of them, or those that have left the window as a share of what the policy has decided on.
+  std::vector<double> kept(int head, Range range) const {
+    std::vector<double> values(range.size(), kNaN);
     const int layer = head / run_.model.n_kv_heads, kv_head = head % run_.model.n_kv_heads;
     if (run_.evict_at.empty() || run_.is_local_by_model(layer, kv_head)) return values;
     const auto& evict_at = run_.evict_at.row(layer, kv_head);
     const bool share = quantity_ == RunQuantity::density;
     const bool open = run_.status == RunStatus::running || run_.status == RunStatus::failed;
-    const std::int64_t begin = range_.begin, end = std::min<std::int64_t>(range_.end, run_.queries());
+    const std::int64_t begin = range.begin, end = std::min<std::int64_t>(range.end, run_.queries());
     const std::int64_t window = share ? run_.geometry().window : 0;
     if (end <= begin) return values;
     std::vector<std::int32_t> alive(static_cast<std::size_t>(end - begin) + 1), counted = alive;
@@ -268,6 +301,8 @@ std::int64_t run_curve_cost(const RunRecord& run, RunQuantity quantity, CurvePar
       return heads * run.n_tokens() * 20;  // sorting, and two trees a token
     case RunQuantity::cached:
     case RunQuantity::density:
+    case RunQuantity::cache_bytes:
+    case RunQuantity::page_occupancy:
       break;
   }
   return heads * range.end;  // what is alive in the part came before it

@@ -1,6 +1,6 @@
 #pragma once
-// What a run is at every position, as few points: negative log-likelihood, tokens in the cache, density, recall, output
-// error, each as a mean over heads (or layers) with their spread, or as the difference of two runs of the same tokens.
+// What a run is at every position, as few points: negative log-likelihood, tokens and bytes in the cache, how full its pages
+// are, density, recall, output error, each as a mean over heads (or layers) with their spread, or as the difference of two runs of the same tokens.
 
 #include <cstdint>
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace kvscope {
 
-enum class RunQuantity : std::uint8_t { nll, cached, density, recall, output_error };
+enum class RunQuantity : std::uint8_t { nll, cached, density, recall, output_error, cache_bytes, page_occupancy };
 
 struct RunQuantityInfo {
   RunQuantity quantity;
