@@ -11,6 +11,7 @@
 #include "views/figure/lost_fact_figure.h"
 #include "views/figure/map_panels_figure.h"
 #include "views/figure/metric_by_layer_figure.h"
+#include "views/figure/run_card_figure.h"
 #include "views/figure/run_points_figure.h"
 #include "views/figure/scaling_fit_figure.h"
 #include "views/figure/study_bars_figure.h"
@@ -24,7 +25,7 @@ namespace kvscope::views {
 using FigureOptions =
     std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions, CurvesOptions,
                  MapPanelsOptions, StudyLinesOptions, StudyBarsOptions, ColumnSpreadOptions, TokenAttentionOptions,
-                 DecodeFlopsOptions, ScalingFitOptions, LostFactOptions, RunPointsOptions>;
+                 DecodeFlopsOptions, ScalingFitOptions, LostFactOptions, RunPointsOptions, RunCardOptions>;
 
 std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip" ...
 

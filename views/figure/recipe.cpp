@@ -14,9 +14,10 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::string_view kFigures[] = {
-    "layer_head_map", "token_strip",   "timeline",        "metric_by_layer", "curves",      "map_panels", "study_lines",
-    "study_bars",     "column_spread", "token_attention", "decode_flops",    "scaling_fit", "lost_fact",  "run_points"};
+constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip",     "timeline",     "metric_by_layer",
+                                         "curves",         "map_panels",      "study_lines",  "study_bars",
+                                         "column_spread",  "token_attention", "decode_flops", "scaling_fit",
+                                         "lost_fact",      "run_points",      "run_card"};
 
 /// Functions as overloads of one: a kind of options without a figure does not compile.
 template <typename... Functions>
@@ -301,6 +302,7 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
                         [&](const ScalingFitOptions& fit) { return none(fit); },
                         [&](const LostFactOptions& fact) { return lost_fact_figure(runs, fact, style); },
                         [&](const RunPointsOptions& points) { return run_points_figure(runs, points, style); },
+                        [&](const RunCardOptions& card) { return run_card_figure(run, card, style); },
                     },
                     recipe.options);
 }

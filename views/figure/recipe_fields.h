@@ -17,7 +17,8 @@ inline constexpr std::string_view kHeadOrders[] = {"mass", "layer"};
 inline constexpr std::string_view kRunMeasureNames[] = {"nll_answer",     "nll_text",    "above_chance", "cache_size",
                                                         "cache_size_end", "cache_bytes", "ms_per_token", "tokens"};
 static_assert(std::size(kRunMeasureNames) == kRunMeasures);
-inline constexpr std::string_view kQuantities[] = {"nll", "cached", "density", "recall", "output_error"};
+inline constexpr std::string_view kQuantities[] = {"nll",          "cached",      "density",       "recall",
+                                                   "output_error", "cache_bytes", "page_occupancy"};
 
 /// V has operator()(key, value) for each type, choice() for enums, and says in kReads whether it changes the options.
 template <typename V>
@@ -218,6 +219,14 @@ void visit_fields(RunPointsOptions& o, V& v) {
   v.choice("y", o.y, kRunMeasureNames);
   v("names", o.names);
   if (V::kReads || !o.drawn.empty()) v("drawn", o.drawn);
+}
+template <typename V>
+void visit_fields(RunCardOptions& o, V& v) {
+  v("q", o.q);
+  v("metric", o.metric);
+  v("colormap", o.colormap);
+  v("fit", o.fit);
+  v("preview", o.preview);
 }
 
 }  // namespace kvscope::views

@@ -21,6 +21,13 @@ double mass_of(const std::vector<float>& row, std::size_t t) {
 
 }  // namespace
 
+std::string wrong_share_text(const EvictionHeadline& found) {
+  const double percent = std::round(100 * found.wrong_share());
+  if (percent == 0 && found.wrong > 0) return "< 1 %";
+  if (percent == 100 && found.wrong < found.judged) return "> 99 %";
+  return std::to_string(std::lround(percent)) + " %";
+}
+
 std::optional<EvictionHeadline> eviction_headline(const RunRecord& run) {
   const auto verdicts = eviction_verdicts(run);
   const int kv_heads = run.model.n_kv_heads;

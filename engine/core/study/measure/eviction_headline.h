@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "engine/core/record/run_record.h"
 
@@ -30,6 +31,9 @@ struct EvictionHeadline {
   };
   std::optional<Token> costliest;  // nothing if no eviction is wrong
 };
+
+/// "19 %"; "< 1 %" where some are not none, "> 99 %" where most are not all.
+std::string wrong_share_text(const EvictionHeadline& found);
 
 /// Nothing for a run without an oracle, or in which no eviction has a verdict.
 std::optional<EvictionHeadline> eviction_headline(const RunRecord& run);
