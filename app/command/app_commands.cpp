@@ -16,6 +16,7 @@ void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui, 
   add_study_commands(registry, session, ui, views);
   add_study_job_commands(registry, session, ui);
   add_export_commands(registry, session, ui, views);
+  add_film_commands(registry, session, ui, views);
   add_view_commands(registry, session, ui, views);
   add_own_layout_commands(registry, ui);
 }

@@ -36,6 +36,7 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
 void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_pin_commands(CommandRegistry& registry, Session& session, UiState& ui);
+void add_film_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_study_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_study_job_commands(CommandRegistry& registry, Session& session, UiState& ui);

@@ -17,21 +17,49 @@ views::View* find_view(const views::ViewList& views, std::string_view id) {
   return found == views.end() ? nullptr : found->get();
 }
 
+std::vector<std::string> row_of(const LayoutPreset& layout, bool has_study) {
+  std::vector<std::string> row(layout.main.begin(), layout.main.end());
+  if (!has_study && layout.name != "study") std::erase(row, "study");  // a third of the row would be empty
+  return row;
+}
+
 }  // namespace
 
 std::span<const LayoutPreset> layout_presets() {
   static const LayoutPreset kLayouts[] = {
-      {"explore", "Layout: explore a run", "F5", true, true, true, {"layer_head_map", "cache_timeline"}},
-      {"compare", "Layout: compare A and B", "F7", true, true, true, {"layer_head_map", "comparison", "run_curves"}},
+      {"explore", "Explore", "Layout: explore a run", "F5", true, true, true, {"layer_head_map", "cache_timeline"}},
+      {"compare",
+       "Compare",
+       "Layout: compare A and B",
+       "F7",
+       true,
+       true,
+       true,
+       {"layer_head_map", "comparison", "run_curves"}},
       {"allocate",
+       "Heads",
        "Layout: choose the heads of a hybrid",
        "F9",
        true,
        false,
        true,
        {"head_board", "study", "comparison"}},
-      {"study", "Layout: explore a study and its runs", "F10", true, false, false, {"study", "layer_head_map"}},
-      {"paper", "Layout: figures at full size", "F8", false, false, true, {"layer_head_map", "metric_by_layer"}},
+      {"study",
+       "Study",
+       "Layout: explore a study and its runs",
+       "F10",
+       true,
+       false,
+       false,
+       {"study", "layer_head_map"}},
+      {"paper",
+       "Figures",
+       "Layout: figures at full size",
+       "F8",
+       false,
+       false,
+       true,
+       {"layer_head_map", "metric_by_layer"}},
   };
   return kLayouts;
 }
@@ -39,9 +67,12 @@ std::span<const LayoutPreset> layout_presets() {
 void apply(const LayoutPreset& layout, UiState& ui, bool has_study) {
   ui.left = layout.left, ui.right = layout.right, ui.bottom = layout.bottom;
   ui.maximised.clear();
-  std::vector<std::string> row(layout.main.begin(), layout.main.end());
-  if (!has_study && layout.name != "study") std::erase(row, "study");  // a third of the row would be empty
-  ui.arrangement = arrangement_of(row);
+  ui.arrangement = arrangement_of(row_of(layout, has_study));
+}
+
+bool is_shown(const LayoutPreset& layout, const UiState& ui, bool has_study) {
+  return ui.left == layout.left && ui.right == layout.right && ui.bottom == layout.bottom && ui.maximised.empty() &&
+         ui.arrangement == arrangement_of(row_of(layout, has_study));
 }
 
 void apply(const OwnLayout& layout, UiState& ui) {

@@ -12,7 +12,7 @@
 namespace kvscope::app {
 
 struct LayoutPreset {
-  std::string_view name, title, shortcut;
+  std::string_view name, label, title, shortcut;  // label: of its button
   bool left, right, bottom;
   std::vector<std::string_view> main;  // views of the row by id, from left to right
 };
@@ -20,6 +20,8 @@ std::span<const LayoutPreset> layout_presets();
 /// has_study: one is open; else a layout that is not about studies comes without their view.
 void apply(const LayoutPreset& layout, UiState& ui, bool has_study);
 void apply(const OwnLayout& layout, UiState& ui);
+/// Whether the window shows what apply() would.
+bool is_shown(const LayoutPreset& layout, const UiState& ui, bool has_study);
 /// Names what the window shows now, in the place of a layout of that name. Throws Error (usage) for no name, one that is too
 /// long, and more than kMaxOwnLayouts.
 void save_layout(UiState& ui, const std::string& name);

@@ -1,41 +1,25 @@
 #include "app/command/picture_clipboard.h"
 
 #include <chrono>
-#include <cstdlib>
-#include <sstream>
 #include <string>
-#include <vector>
 
+#include "app/support/program_path.h"
 #include "engine/core/support/child_process.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/shell_quote.h"
 
 namespace kvscope::app {
-namespace {
 
 namespace fs = std::filesystem;
-
-fs::path in_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "");
-  std::error_code error;
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (fs::exists(fs::path(folder) / program, error)) return fs::path(folder) / program;
-  }
-  return {};
-}
-
-}  // namespace
-
 fs::path picture_clipboard_tool() {
   if (std::getenv("WAYLAND_DISPLAY")) {
-    if (const fs::path tool = in_path("wl-copy"); !tool.empty()) return tool;
+    if (const fs::path tool = program_path("wl-copy"); !tool.empty()) return tool;
   }
-  return in_path("xclip");
+  return program_path("xclip");
 }
 
 void copy_png(const fs::path& png) {
-  const fs::path tool = picture_clipboard_tool(), own_session = in_path("setsid");
+  const fs::path tool = picture_clipboard_tool(), own_session = program_path("setsid");
   if (tool.empty() || own_session.empty()) {
     throw Error({.code = ExitCode::resource,
                  .file = "clipboard",

@@ -31,6 +31,16 @@ struct FileDialog {
   nlohmann::json arguments = nlohmann::json::object();  // of the command, besides the path
 };
 
+/// A film of a run: its views at queries from, from + step ... to.
+struct FilmPlan {
+  std::string path;  // .gif or .mp4
+  std::string view;  // id of the view; empty: the whole window
+  std::int32_t from = 0, to = 0;
+  int step = 1;
+  int ms = 100;       // each picture is shown for
+  bool stop = false;  // it ends with what there is
+};
+
 /// A field over the views: what is typed, and the keys that end it.
 struct TextField {
   std::string text;
@@ -66,7 +76,8 @@ struct UiState : Layout, Appearance {
   int focus_step = 0;        // 1: to the next region of the window, -1: to the one before
   /// That keyboard or mouse is in, or was when a list or dialog came over it; empty: none.
   std::string pointed_view;
-  std::string screenshot;  // file to write after the next frame
+  std::string screenshot;        // file to write after the next frame
+  std::optional<FilmPlan> film;  // that is being recorded
   bool quit = false;
 
   /// Something lies over the views and has the keys.

@@ -20,12 +20,10 @@
 #include "app/support/slow_read.h"
 #include "app/window/keyboard_focus.h"
 #include "app/window/open_views.h"
-#include "app/window/png.h"
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/seconds_since.h"
-#include "engine/core/support/under_way.h"
 #include "views/frame/machine_font.h"
 #include "views/widgets/imgui_compat.h"
 #include "views/widgets/rebuild.h"
@@ -278,7 +276,9 @@ void AppWindow::draw_frame() {
   apply_scale_and_theme();
   frame_times_.start();
   frame_times_.part(FrameTimes::Part::text);
-  const std::string title = session_.engine().model() ? session_.engine().model()->name + " - KVScope" : "KVScope";
+  if (const std::string error = film_.prepare(); !error.empty() && script_) script_error_ = error;
+  std::string title = session_.engine().model() ? session_.engine().model()->name + " - KVScope" : "KVScope";
+  if (const std::string film = film_.text(); !film.empty()) title += " - " + film;
   if (title != title_) glfwSetWindowTitle(window_.handle(), (title_ = title).c_str());
   items_.begin_frame();
   window_.follow_layout();
@@ -333,36 +333,13 @@ void AppWindow::draw_frame() {
       if (texture->Status != ImTextureStatus_OK) ImGui_ImplOpenGL3_UpdateTexture(texture);
   }
   ++frame_;
-  if (is_picture) save_screenshot();
-  if (!ui_.screenshot.empty()) frames_due_ = std::max(frames_due_, 1);
+  if (is_picture) take_picture();
+  if (!ui_.screenshot.empty() || film_.is_on()) frames_due_ = std::max(frames_due_, 1);
   glfwSwapBuffers(window_.handle());
   last_frame_ = std::chrono::steady_clock::now();
   raster_ms_ = std::chrono::duration<double, std::milli>(last_frame_ - raster_begin).count();
   frame_cpu_ = cpu_seconds() - cpu_before;
   frame_times_.start();
-}
-
-/// Once no view of this frame or the one before waited for an answer. In mid-run each token brings new questions: then at once.
-bool AppWindow::is_picture_due() {
-  constexpr int kStillFrames = 2;
-  const int begun = UnderWay::begun();
-  const bool waits = std::exchange(answers_begun_, begun) != begun || UnderWay::n() > 0 ||
-                     session_.preview().pending() || redraw_at_ != views::kNoRedraw;
-  still_frames_ = waits ? 0 : still_frames_ + 1;
-  return !ui_.screenshot.empty() && (still_frames_ >= kStillFrames || session_.run_in_progress());
-}
-
-void AppWindow::save_screenshot() {
-  const std::string path = std::exchange(ui_.screenshot, "");
-  try {
-    int width = 0, height = 0;
-    const auto pixels = window_.read_pixels(width, height);
-    write_png(path, width, height, pixels);
-    session_.messages().notify("saved " + path);
-  } catch (const Error& error) {
-    session_.messages().notify(error.what());
-    if (script_) script_error_ = error.what();
-  }
 }
 
 // All that a hand does from the press of a button to its release is one step of Undo.

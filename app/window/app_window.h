@@ -15,6 +15,7 @@
 #include "app/session/session.h"
 #include "app/window/bench_ui.h"
 #include "app/window/cockpit.h"
+#include "app/window/film_recorder.h"
 #include "app/window/frame_times.h"
 #include "app/window/glfw_window.h"
 #include "app/window/keyboard_focus.h"
@@ -78,7 +79,8 @@ class AppWindow {
   void take_control();
   void draw_frame();
   bool is_picture_due();
-  void save_screenshot();
+  void take_picture();
+  void save_screenshot(const Film::Picture& picture);
   void start_work();
   void track_gesture();
   void run_script_step();
@@ -104,6 +106,7 @@ class AppWindow {
   views::ViewList views_;
   std::unique_ptr<views::TimeDeck> time_deck_;
   Cockpit cockpit_;
+  FilmRecorder film_{session_, ui_};
 
   Requests requests_;
   std::unique_ptr<ControlServer> control_;

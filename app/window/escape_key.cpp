@@ -5,8 +5,10 @@
 namespace kvscope::app {
 
 void press_escape(UiState& ui, views::Selection& selection, bool typing) {
-  if (ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) {  // a list that was opened in a popup closes before it
-    ui.close_popup = !ui.keyboard;                         // else ImGui closes it
+  if (ui.film) {
+    ui.film->stop = true;
+  } else if (ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) {  // a list that was opened in a popup closes before it
+    ui.close_popup = !ui.keyboard;                                // else ImGui closes it
   } else if (ui.has_popup()) {
     ui.close_popups();
   } else if (typing && ui.keyboard && !ui.find && !ui.go_to) {

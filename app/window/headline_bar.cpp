@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/support/paths.h"
+#include "app/window/layout_bar.h"
 #include "app/window/panel.h"
 #include "engine/core/support/text.h"
 #include "views/figure/token_text.h"
@@ -26,11 +27,7 @@ struct Finding {
 std::string head_text(int layer, int kv_head) { return "L" + std::to_string(layer) + " H" + std::to_string(kv_head); }
 
 Finding of_wrong(const EvictionHeadline& found) {
-  // Some are not none, and not all are all.
-  const double percent = std::round(100 * found.wrong_share());
-  const std::string share = percent == 0 && found.wrong > 0                ? "< 1 %"
-                            : percent == 100 && found.wrong < found.judged ? "> 99 %"
-                                                                           : fixed_text(percent, 0) + " %";
+  const std::string share = wrong_share_text(found);
   return {"headline.wrong", share + " of evictions were wrong", share + " wrong", "view.colour_oracle",
           std::to_string(found.wrong) + " of " + std::to_string(found.judged) +
               " evictions with a verdict: the oracle would have kept the token. Click to colour tokens by verdict."};
@@ -60,6 +57,8 @@ std::vector<Finding> findings(const EvictionHeadline& found, const RunRecord& ru
   if (found.costliest) list.push_back(of_token(*found.costliest, run));
   return list;
 }
+
+constexpr float kLeastText = 330;
 
 /// Why there is no finding.
 std::string why_none(const RunRecord& run, const RunSummary* summary) {
@@ -127,7 +126,11 @@ void draw_headline(Panel& panel) {
     ImGui::SameLine(0, panel.px(12));
   }
   const RunSummary* summary = panel.session.summaries().of(*a);
-  if (summary != nullptr && summary->headline) return draw_findings(panel, findings(*summary->headline, *a->run), room);
+  if (summary != nullptr && summary->headline) {
+    const std::vector<Finding> list = findings(*summary->headline, *a->run);
+    return draw_findings(panel, list, draw_layout_bar(panel, room, width_of(panel, list, false)));
+  }
+  room = draw_layout_bar(panel, room, panel.px(kLeastText));
   const std::string text = views::cut_to(why_none(*a->run, summary), room);
   ImGui::AlignTextToFramePadding();
   views::text_in(panel.theme().palette.muted, text);

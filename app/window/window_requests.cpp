@@ -40,6 +40,7 @@ nlohmann::json AppWindow::state() const {
                  {"keyboard", ui_.keyboard ? nlohmann::json(keyboard_region(ui_)) : nlohmann::json()},
                  {"keyboard_frame", keyboard_frame(ui_)},
                  {"zoom", ui_.zoom},
+                 {"film", film_.is_on() ? nlohmann::json(film_.text()) : nlohmann::json()},
                  {"text_input", ImGui::GetIO().WantTextInput},
                  {"input_waits", has_pending_input()}};
   return state;
@@ -78,8 +79,11 @@ Requests::Host AppWindow::request_host() {
     }
     return list;
   };
-  host.busy = [this] { return !ui_.screenshot.empty(); };
-  host.give_up = [this] { ui_.screenshot.clear(); };
+  host.busy = [this] { return !ui_.screenshot.empty() || film_.is_on(); };
+  host.give_up = [this] {
+    ui_.screenshot.clear();
+    if (ui_.film) ui_.film->stop = true;
+  };
   return host;
 }
 

@@ -8,9 +8,11 @@
 #include "app/workspace/look_scope.h"
 #include "app/workspace/workspace_state.h"
 #include "tests/app/program.h"
+#include "tests/app/window_driver.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
+using test::decode_short;
 
 namespace {
 
@@ -24,6 +26,19 @@ struct FirstAgain : views::View {
 };
 
 }  // namespace
+
+TEST_CASE("A given layout is on show after its command, and no other") {
+  test::Program program;
+  for (const LayoutPreset& layout : layout_presets()) {
+    program.commands.execute("layout." + std::string(layout.name));
+    for (const LayoutPreset& other : layout_presets()) {
+      CAPTURE(layout.name, other.name);
+      CHECK(is_shown(other, program.ui, false) == (layout.name == other.name));
+    }
+  }
+  program.ui.left = !program.ui.left;
+  for (const LayoutPreset& layout : layout_presets()) CHECK_FALSE(is_shown(layout, program.ui, false));
+}
 
 TEST_CASE("A command without a view's name means the maximised view, the one that is pointed at, then the main row") {
   test::Program program;
@@ -142,4 +157,14 @@ TEST_CASE(
   CHECK(windows_of(all).empty());
   open_beside(all, "a", "nothing");
   CHECK(windows_of(all) == std::vector<std::string>{"a"});
+}
+
+WINDOW_TEST("The bar of the layouts applies them and shows their keys where there is room") {
+  decode_short(window);
+  const std::vector<std::string> compare = {"layer_head_map", "comparison", "run_curves"};
+  CHECK(window.text_soon("layout.compare", "F7") == "Compare  F7");
+  window.click("layout.compare");
+  window.wait({{"/ui/main_row", compare}});
+  window.click("layout.explore");
+  window.wait({{"/ui/main_row", {"layer_head_map", "cache_timeline"}}});
 }

@@ -108,6 +108,8 @@ void TimeDeck::draw_controls(ViewContext& context, float height) {
     context.command("go.to");
   if (button("Find", "timeline.find", "Find tokens by text or by state (/)") && context.command)
     context.command("find.open");
+  if (button("Record", "timeline.record", "Make a GIF or video of what is shown (Shift+F12)") && context.command)
+    context.command("film.record");
   const bool zoomed = !selection.view.empty() || !selection.rows.empty();
   if (zoomed && button("Fit", "timeline.fit", "Show the whole run (F)")) {
     selection.rows = {};

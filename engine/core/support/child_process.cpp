@@ -130,6 +130,10 @@ ChildProcess::~ChildProcess() {
   }
 }
 
+void ChildProcess::close_stdin() {
+  if (stdin_fd_ >= 0) ::close(std::exchange(stdin_fd_, -1));
+}
+
 void ChildProcess::signal_group(int signal) {
   if (pid_ > 0 && !status_) ::kill(-pid_, signal);
 }

@@ -24,6 +24,8 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
   int stdin_fd() const { return stdin_fd_; }
+  /// The child reads to the end of what it was given.
+  void close_stdin();
   int stdout_fd() const { return stdout_fd_; }
   int stderr_fd() const { return stderr_fd_; }
   /// Readable once the process has ended (not those it started); -1 on a kernel without such a thing.
