@@ -90,8 +90,13 @@ std::string FilmRecorder::end(const std::string& error) {
   ui_.film.reset();
   film_.reset();
   session_.selection().q = before_;
-  error.empty() ? session_.messages().notify("saved " + path + ", " + std::to_string(n_taken_) + " pictures")
-                : session_.messages().refuse(error);
+  if (!error.empty()) {
+    session_.messages().refuse(error);
+  } else if (n_taken_ == 0) {
+    session_.messages().notify("no film: it was stopped before its first picture");
+  } else {
+    session_.messages().notify("saved " + path + ", " + std::to_string(n_taken_) + " pictures");
+  }
   return error;
 }
 
