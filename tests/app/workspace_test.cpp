@@ -240,7 +240,7 @@ TEST_CASE("A run that goes on is on disk every few seconds, and whoever is kille
   const auto file = folder / "workspace/runs/run-1.h5";
   RunRecord last;
   {
-    Start killed(folder.path(), {}, "--slow 15");
+    Start killed(folder.path(), {}, "--slow 40");
     killed.session.model().open("some/model");
     killed.wait([&] { return test::has_model(killed.session); });
     killed.session.next_run().set_prompt(prompt_of(60));

@@ -4,18 +4,26 @@
 #include <utility>
 
 namespace kvscope {
+namespace {
+
+/// A vector that grows copies tens of millions of contests again and again. Memory that is not used yet is not taken.
+template <typename T>
+void make_room(std::vector<T>& facts, std::size_t n) {
+  if (n > facts.capacity()) facts.reserve(std::max(n, 2 * facts.capacity()));  // a method adds to them layer by layer
+}
+
+}  // namespace
 
 void spread(StepFacts& facts) {
-  // A vector that grows copies tens of millions of contests again and again. Memory that is not used yet is not taken.
   std::size_t n_lifetimes = facts.lifetimes.size(), n_scores = facts.scores.size(), n_contests = facts.contests.size();
   for (const HeadDecisions& head : facts.decisions) {
     n_lifetimes += head.evictions.size();
     n_scores += head.scores.size();
     n_contests += head.contests.size();
   }
-  facts.lifetimes.reserve(n_lifetimes);
-  facts.scores.reserve(n_scores);
-  facts.contests.reserve(n_contests);
+  make_room(facts.lifetimes, n_lifetimes);
+  make_room(facts.scores, n_scores);
+  make_room(facts.contests, n_contests);
   for (HeadDecisions& here : facts.decisions) {
     const HeadDecisions head = std::move(here);  // its memory goes when it has been read
     for (const TokenEviction& gone : head.evictions)
