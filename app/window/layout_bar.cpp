@@ -37,7 +37,8 @@ float draw_layout_bar(Panel& panel, float room, float least) {
   const bool has_study = panel.session.studies().open_studies().shown(panel.session.selection().study) != nullptr;
   for (const LayoutPreset& layout : layout_presets()) {
     const bool on = is_shown(layout, panel.ui, has_study);
-    if (on) ImGui::PushStyleColor(ImGuiCol_Button, ImGui::GetStyleColorVec4(ImGuiCol_ButtonActive));
+    const auto& palette = panel.theme().palette;
+    if (on) ImGui::PushStyleColor(ImGuiCol_Button, views::to_imgui(views::mix(palette.panel, palette.accent, 0.30)));
     if (ImGui::Button(label_of(layout, keys).c_str())) panel.run("layout." + std::string(layout.name));
     if (on) ImGui::PopStyleColor();
     panel.services.items->add_text("layout." + std::string(layout.name), views::last_item(), label_of(layout, keys));

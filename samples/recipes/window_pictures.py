@@ -60,7 +60,7 @@ PICTURES = {
         command("policy.set", policy="h2o:keep=25%,window=32"), ready(), command("run.replay"), done("b"), ready(),
         command("run.swap"), command("view.colour_oracle"),
         command("selection.set", layer=8, kv_head=0, token=363), ready()]),
-    "window": ("1440x900", [*answered(FALCON, "kvpop:keep=25%", "recall", 8, 0, 363, 24, **POOLED), ready(),
+    "window": ("1440x900", [*answered(FALCON, "kvpop:keep=25%", "recall", 8, 0, 363, **POOLED), ready(),
                             command("selection.set", token=352), ready(), command("selection.set", token=363), ready()]),
     "smollm2-streaming": ("1100x900", narrow(answered(QUESTION, "streaming:sinks=4,window=54", "recall", 12, 1, 70))),
     "smollm2-h2o": ("1100x900", narrow(answered(QUESTION, "h2o:keep=25%,window=32", "recall", 12, 1, 70))),
@@ -75,7 +75,7 @@ PICTURES = {
         {"query": "wait", "until": {"/b/status": "complete", "/running": False}, "timeout": 600}, ready()]),
 }
 # name -> centres of the circles with 1, 2, 3, which the text under the picture explains
-CALLOUTS = {"window": [(494, 71), (529, 387), (1206, 71)]}
+CALLOUTS = {"window": [(720, 89), (640, 394), (1260, 89)]}
 DIGITS = ["00100 01100 00100 00100 00100 00100 01110", "01110 10001 00001 00010 00100 01000 11111",
           "11110 00001 00001 01110 00001 00001 11110"]
 
