@@ -69,19 +69,20 @@ std::string FilmRecorder::prepare() {
 
 bool FilmRecorder::wants_picture() const { return film_ && !finishes_ && n_drawn_ >= kSettled && film_->is_ready(); }
 
-void FilmRecorder::take(Film::Picture frame) {
+std::string FilmRecorder::take(Film::Picture frame) {
   try {
     Film::Picture picture = cut_out(std::move(frame), ui_.film->view);
     if (n_taken_ == 0) width_ = picture.width, height_ = picture.height;
     if (picture.width != width_ || picture.height != height_) {  // somebody has moved something: the film ends with it
       ui_.film->stop = true;
-      return;
+      return {};
     }
     film_->add(std::move(picture));
     ++n_taken_, n_drawn_ = 0;
     q_ += ui_.film->step;
+    return {};
   } catch (const Error& error) {
-    end(error.what());
+    return end(error.what());
   }
 }
 

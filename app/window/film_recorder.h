@@ -19,8 +19,8 @@ class FilmRecorder {
   std::string prepare();
   /// This frame shows the query, and the film has room: its pixels may go to take(), once nothing in it waits for an answer.
   bool wants_picture() const;
-  /// A frame, rows from top to bottom, RGBA.
-  void take(Film::Picture frame);
+  /// A frame, rows from top to bottom, RGBA. Error text as above.
+  std::string take(Film::Picture frame);
   /// "recording 12 of 80; Esc stops", empty if none is.
   std::string text() const;
 

@@ -22,7 +22,8 @@ void AppWindow::take_picture() {
   Film::Picture picture;
   picture.rgba = window_.read_pixels(picture.width, picture.height);
   if (!ui_.screenshot.empty()) save_screenshot(picture);
-  if (film_.wants_picture()) film_.take(std::move(picture));
+  if (!film_.wants_picture()) return;
+  if (const std::string error = film_.take(std::move(picture)); !error.empty() && script_) script_error_ = error;
 }
 
 void AppWindow::save_screenshot(const Film::Picture& picture) {
