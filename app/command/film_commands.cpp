@@ -5,6 +5,7 @@
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
+#include "app/command/layouts.h"
 
 namespace kvscope::app {
 namespace {
@@ -12,23 +13,13 @@ namespace {
 constexpr int kUsualPictures = 120, kMostPictures = 5000;
 constexpr int kUsualSpeed = 10, kMostSpeed = 50;  // pictures a second; GIF counts in hundredths of one
 
-std::string view_argument(const views::ViewList& views, const nlohmann::json& arguments) {
-  const std::string wanted = text_argument(arguments, "view");
-  std::string all;
-  for (const auto& view : views) {
-    if (view->id() == wanted) return wanted;
-    all += (all.empty() ? "" : ", ") + view->id();
-  }
-  bad_argument("view", "one of " + all);
-}
-
 /// What is shown of run A, in about 120 pictures, unless the arguments say otherwise.
 FilmPlan film_plan(const Session& session, const views::ViewList& views, const nlohmann::json& arguments) {
   const RunRecord& run = run_of(session);
   FilmPlan plan{.path = text_argument(arguments, "path")};
   const std::string ending = std::filesystem::path(plan.path).extension().string();
   if (ending != ".gif" && ending != ".mp4") bad_argument("path", "a file that ends in .gif or .mp4");
-  if (has_argument(arguments, "view")) plan.view = view_argument(views, arguments);
+  if (has_argument(arguments, "view")) plan.view = view_argument(views, arguments, "view", true);
   const views::TokenSpan shown = views::shown_span(session.selection(), run.queries());
   const int last = run.queries() - 1;
   plan.from = integer_argument(arguments, "from", shown.begin);

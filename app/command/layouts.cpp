@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/command/command_arguments.h"
 #include "app/support/usage.h"
 
 namespace kvscope::app {
@@ -93,6 +94,17 @@ void save_layout(UiState& ui, const std::string& name) {
     place = ui.own_layouts.insert(place, OwnLayout{});
   }
   *place = {name, ui.left, ui.right, ui.bottom, ui.log, ui.arrangement, ui.looks};
+}
+
+std::string view_argument(const views::ViewList& views, const nlohmann::json& arguments, const char* name, bool side) {
+  const std::string wanted = text_argument(arguments, name);
+  std::string all;
+  for (const auto& view : views) {
+    if (!side && view->place() == views::Place::side) continue;
+    if (wanted == view->id()) return wanted;
+    all += (all.empty() ? "" : ", ") + view->id();
+  }
+  bad_argument(name, "one of " + all);
 }
 
 std::vector<views::View*> main_row(const UiState& ui, const views::ViewList& views) {

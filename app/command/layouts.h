@@ -26,6 +26,10 @@ bool is_shown(const LayoutPreset& layout, const UiState& ui, bool has_study);
 /// long, and more than kMaxOwnLayouts.
 void save_layout(UiState& ui, const std::string& name);
 
+/// A view by the argument of that name, of those that may be open or not, and with `side` those of Place::side. Throws Error
+/// (usage) that lists them.
+std::string view_argument(const views::ViewList& views, const nlohmann::json& arguments, const char* name,
+                          bool side = false);
 /// The open views of Place::main, from left to right, those that float last.
 std::vector<views::View*> main_row(const UiState& ui, const views::ViewList& views);
 /// The views on show, in the order in which a command without a view's name means them: the maximised one, the one that

@@ -101,19 +101,7 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
       takes(arg::text("view", "the one under the mouse or the keyboard, else the first of the row", "name"))));
 }
 
-// A view by the argument of that name, of those that may be open or not.
-std::string view_argument(const views::ViewList& views, const nlohmann::json& arguments, const char* name) {
-  const std::string wanted = text_argument(arguments, name);
-  std::string all;
-  for (const auto& view : views) {
-    if (view->place() == views::Place::side) continue;
-    if (wanted == view->id()) return wanted;
-    all += (all.empty() ? "" : ", ") + view->id();
-  }
-  bad_argument(name, "one of " + all);
-}
-
-// The same, or the one that is meant without a name.
+// The view of the argument, or the one that is meant without it.
 std::string view_or_meant(const UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
   if (has_argument(arguments, "view")) return view_argument(views, arguments, "view");
   const auto meant = meant_views(ui, views);

@@ -20,10 +20,6 @@ std::unique_ptr<Film::Encoder> encoder_for(const std::filesystem::path& path, in
 
 }  // namespace
 
-bool Film::has_ending(const std::filesystem::path& path) {
-  return path.extension() == ".gif" || path.extension() == ".mp4";
-}
-
 Film::Film(const std::filesystem::path& path, int ms)
     : encoder_(encoder_for(path, ms)), thread_([this] { encode_all(); }) {}
 

@@ -41,9 +41,6 @@ class Film {
   /// Throws what went wrong.
   bool is_finished();
 
-  /// Whether `path` ends in .gif or .mp4.
-  static bool has_ending(const std::filesystem::path& path);
-
  private:
   void encode_all();
   std::unique_ptr<Encoder> encoder_;

@@ -108,7 +108,6 @@ GifWriter::Area GifWriter::changed(std::span<const unsigned char> rgba) const {
 }
 
 void GifWriter::add(std::span<const unsigned char> rgba, int ms) {
-  ++n_pictures_;
   const Area area = changed(rgba);
   if (area.width == 0) return void(waiting_ms_ += ms);
   write_waiting();

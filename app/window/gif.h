@@ -16,7 +16,6 @@ class GifWriter {
   /// Adds a picture: rows from top to bottom, RGBA, 8 bits each; alpha is taken as opaque. It is shown for `ms`, rounded to
   /// hundredths of a second.
   void add(std::span<const unsigned char> rgba, int ms);
-  int n_pictures() const { return n_pictures_; }
   /// The file. Nothing may be added after it.
   std::string finish();
 
@@ -28,7 +27,6 @@ class GifWriter {
   void write_waiting();
 
   int width_, height_;
-  int n_pictures_ = 0;
   std::string bytes_;
   std::vector<unsigned char> last_;  // RGBA
   std::string waiting_;              // the last picture, without its time

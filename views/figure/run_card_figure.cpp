@@ -62,8 +62,7 @@ std::vector<std::pair<std::size_t, std::size_t>> lines_of(const std::vector<Card
   return lines;
 }
 
-std::vector<std::string> findings(const RunRecord& run) {
-  const auto headline = eviction_headline(run);
+std::vector<std::string> findings(const RunRecord& run, const std::optional<EvictionHeadline>& headline) {
   if (!headline)
     return {run.future_mass.empty() ? "No oracle: the evictions are not judged." : "No eviction to judge."};
   std::vector<std::string> lines = {wrong_share_text(*headline) + " of evictions were wrong"};
@@ -202,7 +201,8 @@ BuiltFigure run_card_figure(const RunRecord& run, const RunCardOptions& o, const
   b.text(shortened(run.model.name, FontRole::text, s.label_size, inner * 0.28), {width - margin, y}, s.label_size,
          s.muted, Anchor::end, Baseline::top);
   y += title * 1.7;
-  for (const std::string& line : findings(run)) {
+  const auto headline = eviction_headline(run);
+  for (const std::string& line : findings(run, headline)) {
     b.text(shortened(line, FontRole::text, title, inner), {margin, y}, title, s.ink, Anchor::start, Baseline::top);
     y += title * 1.45;
   }
@@ -216,7 +216,6 @@ BuiltFigure run_card_figure(const RunRecord& run, const RunCardOptions& o, const
   const Box words{margin, y, text, bottom - y - legend - 4};
   if (words.h < s.tick_size * kLinePitch)
     throw Error({ExitCode::bad_input, "", "run_card", "no room for the text", "a larger figure", ""});
-  const auto headline = eviction_headline(run);
   const std::int32_t centre = headline && headline->costliest ? headline->costliest->t : -1;
   const std::vector<CardToken> shown = draw_text(b, words, tokens_of(run, q, s.tick_size), centre, s.tick_size);
   b.legend({margin, bottom - legend}, text, legend_of(run, s.dark));

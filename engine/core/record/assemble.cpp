@@ -16,6 +16,13 @@ void append(std::vector<T>& to, std::vector<T>& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
+/// The record has the new tokens.
+void end_lifetimes(RunRecord& run, const StepFacts& facts) {
+  run.n_queries = facts.n_tokens;
+  if (!facts.ids.empty()) run.evict_at.resize(run.ids.size(), kUndecided);
+  for (const auto& l : facts.lifetimes) run.evict_at.row(l.layer, l.kv_head)[l.token] = l.evict_at;
+}
+
 }  // namespace
 
 void begin_run(RunRecord& run, RunStarted started) {
@@ -45,13 +52,11 @@ void begin_run(RunRecord& run, RunStarted started) {
 
 void follow(RunRecord& run, const StepFacts& facts) {
   run.ids.insert(run.ids.end(), facts.ids.begin(), facts.ids.end());
-  run.n_queries = facts.n_tokens;
-  if (!facts.ids.empty()) run.evict_at.resize(run.ids.size(), kUndecided);
+  end_lifetimes(run, facts);
   for (const HeadDecisions& head : facts.decisions) {
     std::vector<std::int32_t>& row = run.evict_at.row(head.layer, head.kv_head);
     for (const TokenEviction& gone : head.evictions) row[static_cast<std::size_t>(gone.token)] = gone.evict_at;
   }
-  for (const auto& l : facts.lifetimes) run.evict_at.row(l.layer, l.kv_head)[l.token] = l.evict_at;
   run.reads.insert(run.reads.end(), facts.reads.begin(), facts.reads.end());
   if (!facts.heads.empty()) run.heads = facts.heads;
 }
@@ -67,12 +72,10 @@ void apply(RunRecord& run, StepFacts facts) {
   }
   append(run.ids, facts.ids);
   for (std::size_t i = 0; i < facts.pieces.size(); ++i) run.pieces.push_back(facts.pieces[i]);
-  run.n_queries = facts.n_tokens;
+  end_lifetimes(run, facts);
   const std::size_t logprobs_end = facts.logprobs_from + facts.logprobs.size();
   if (run.logprobs.size() < logprobs_end) run.logprobs.resize(logprobs_end, kNaN);
   std::copy(facts.logprobs.begin(), facts.logprobs.end(), run.logprobs.begin() + facts.logprobs_from);
-  if (!facts.ids.empty()) run.evict_at.resize(run.ids.size(), kUndecided);
-  for (const auto& l : facts.lifetimes) run.evict_at.row(l.layer, l.kv_head)[l.token] = l.evict_at;
   for (const auto& score : facts.scores) {
     std::vector<float>& row = run.scores.row(score.layer, score.kv_head);
     if (row.size() <= static_cast<std::size_t>(score.token)) row.resize(score.token + 1, kNaN);
