@@ -92,6 +92,7 @@ TEST_CASE(
             answer_of(is_dense ? "full" : "tova:keep=25%", index, (is_dense ? dense : kept)[index][rollout]);
         answer.rollout = rollout;
         answer.evicted = is_dense ? 0 : 10 * (rollout + 1);
+        answer.overflows = is_dense ? 0 : 4 * rollout;
         answers.push_back(answer);
       }
     }
@@ -104,6 +105,8 @@ TEST_CASE(
   CHECK(rows[1].accuracy == Approx(0.5));
   CHECK(rows[1].relative == Approx(1.5 / 2.5));
   CHECK(rows[1].evicted == Approx(15));
+  CHECK(rows[0].overflows == 0);
+  CHECK(rows[1].overflows == Approx(2));
   // Shares 0.5, 0, 1: s = 0.5, and t for two degrees of freedom is 4.3027, so that the interval meets both ends.
   CHECK(rows[1].low == 0);
   CHECK(rows[1].high == 1);

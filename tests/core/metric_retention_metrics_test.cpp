@@ -72,6 +72,78 @@ TEST_CASE("the normalised cache size is the mean of the cache share over all hea
   CHECK(std::isnan(mean_cache_size(RunRecord{})));
 }
 
+namespace {
+
+/// Tokens of all heads that leave at q, and whether one of them is older than its head's window, by hand.
+struct Leaving {
+  int tokens = 0;
+  bool over = false;
+};
+Leaving leaving(const RunRecord& run, int q) {
+  Leaving out;
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    for (int head = 0; head < run.model.n_kv_heads; ++head) {
+      for (int t = 0; t < run.n_tokens(); ++t) {
+        if (run.evict_at.row(layer, head)[t] != q) continue;
+        ++out.tokens;
+        out.over = out.over || q - t > run.geometry(layer, head).window;
+      }
+    }
+  }
+  return out;
+}
+
+void check_evictions(const RunRecord& run) {
+  int tokens = 0, queries = 0, overflows = 0;
+  for (int q = 0; q < run.queries(); ++q) {
+    const Leaving now = leaving(run, q);
+    tokens += now.tokens;
+    queries += now.tokens > 0;
+    overflows += now.over;
+  }
+  const EvictionCount count = count_evictions(run);
+  CHECK(count.tokens == Approx(tokens / 6.0));
+  CHECK(count.queries == queries);
+  CHECK(count.overflows == overflows);
+}
+
+}  // namespace
+
+TEST_CASE("evictions are counted by token and query, and overflows where one is older than its head's window",
+          "[core][metric]") {
+  const std::string policy = GENERATE(from_range(std::begin(kPolicies), std::end(kPolicies)));
+  CAPTURE(policy);
+  RunRecord run = random_run(6, {.policy = policy});
+  check_evictions(run);
+  const EvictionCount count = count_evictions(run);
+  CHECK((count.queries > 0) == (policy != "full"));
+  // Only a budget makes tokens leave later than their window does; a threshold or the window alone does not.
+  CHECK((count.overflows > 0) == policy.starts_with("kvpop"));
+  CHECK(count_evictions(RunRecord{}).overflows == 0);
+  // The windows of the heads count, not the policy's.
+  const int window = run.geometry().window;
+  test::set_heads(run, &HeadRule::window, std::vector<std::int32_t>{window, window, window, window, window, 3});
+  check_evictions(run);
+  CHECK((count_evictions(run).overflows > 0) == (policy != "full"));
+}
+
+TEST_CASE("a gate without a pool never overflows; with one it does at each cut", "[core][metric]") {
+  RunRecord run = random_run(7, {.policy = "threshold:threshold=0.1,sinks=2,window=16"});
+  REQUIRE(count_evictions(run).overflows == 0);
+  REQUIRE(count_evictions(run).queries > 0);
+  // As a pool cuts: at 60 and 110 the older half of what is left outside the window goes, in two of the heads.
+  for (const int cut : {60, 110}) {
+    for (const int layer : {0, 1}) {
+      for (int t = 2; t < (cut - 16) / 2; ++t) {
+        std::int32_t& evict_at = run.evict_at.row(layer, layer)[t];
+        if (evict_at > cut) evict_at = cut;
+      }
+    }
+  }
+  CHECK(count_evictions(run).overflows == 2);
+  check_evictions(run);
+}
+
 TEST_CASE("head_metric: a full cache has density 1, evict ratio 0, cache share 1 and no recall", "[core][metric]") {
   const RunRecord run = random_run(1, {.policy = "full"});
   const int q = run.n_tokens() - 1;

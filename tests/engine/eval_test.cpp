@@ -360,6 +360,7 @@ TEST_CASE("rollouts are drawn anew for each, the same again with the same seed, 
     CHECK(answer.rollout < 3);
     CHECK((answer.evicted > 0) == !answer.is_dense);
     CHECK((answer.triggers > 0) == !answer.is_dense);
+    CHECK(answer.overflows == 0);  // a window lets go of nothing older than it
     CHECK(answer.cache_size_end == Approx(answer.is_dense ? 1 : answer.cache_tokens / 128).epsilon(0.1));
     CHECK(answer.cache_size >= answer.cache_size_end);
   }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/study/measure/retention_metrics.h"
 #include "engine/model/weights.h"
 #include "tests/engine/gated_model.h"
 #include "tests/engine/plain_rules.h"
@@ -232,7 +233,18 @@ TEST_CASE("rules: a full pool makes every head drop its share of least observed 
     }
     CHECK(evictions(run, 0, head) == expected);
     CHECK(expected.size() > expected_1.size());  // the answer filled the pool again
+    std::set<std::int32_t> cuts;
+    for (const auto& [token, evict_at] : expected)
+      if (evict_at < run.queries()) cuts.insert(evict_at);
+    CHECK(count_evictions(run).overflows == static_cast<int>(cuts.size()));
   }
+}
+
+TEST_CASE("rules: a gate without a pool drops tokens as they leave the window alone, so it never overflows",
+          "[engine][rules]") {
+  const RunRecord run = test::feed(model(), ids(), kPrompt, "wg-kv:threshold=0.999,window=16").record;
+  CHECK(count_evictions(run).queries > 0);
+  CHECK(count_evictions(run).overflows == 0);
 }
 
 TEST_CASE("rules: a pool observes no more queries than the window protects", "[engine][rules]") {

@@ -260,7 +260,7 @@ StudyTable preset_study() {
   for (const char* name : {"accuracy", "coverage", "turnover_again", "turnover_pieces", "gate_mean", "recall"})
     numbers(name, [](int i) { return 0.9 - 0.1 * (i % 5) - 0.02 * (i / 5); });
   numbers("token_accuracy", [](int i) { return 0.5 + 0.02 * i; });
-  numbers("triggers", [](int i) { return 10.0 * i; });
+  for (const char* name : {"triggers", "overflows"}) numbers(name, [](int i) { return 10.0 * i; });
   for (const char* name : {"attention_s", "rest_s"})
     numbers(
         name, [](int i) { return 1.0 + i; }, "s");

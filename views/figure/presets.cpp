@@ -167,7 +167,7 @@ std::vector<FigurePreset> of_studies() {
       of_study("wgkv-fig11", "Distillation loss against cache size over gates and thresholds (WG-KV Fig. 11)", kColumn,
                gates_by_size),
       of_study("wgkv-fig16", "Accuracy, cache size and evictions triggered, by combination (WG-KV Fig. 16)", kWide,
-               bars("policy", {"accuracy", std::string(kCacheSize), "triggers|"}, "item")),
+               bars("policy", {"accuracy", std::string(kCacheSize), "overflows|triggers|"}, "item")),
       of_study("hybrid-nll", "NLL of a hybrid against its share of global heads, one line per strategy", kColumn,
                allocation),
       of_study("hybrid-turnover", "Heads that change when ranked again under the hybrid, or on another piece", kWide,

@@ -27,16 +27,29 @@ using Cells = std::vector<std::vector<std::string>>;
 /// Heading and rows as people read them, without columns that are empty throughout.
 Cells shown(std::span<const EvalRow> rows, const char* plus_minus) {
   const bool samples = std::ranges::any_of(rows, [](const EvalRow& row) { return !std::isnan(row.rollouts); });
-  Cells cells = {{"item", "policy", "n", "rollouts", accuracy_title(rows), "95 %", "of dense", "NLL", "perplexity",
-                  "NLL - dense", "cache size", "at the end", "density", "evicted", "triggers", "read", "oracle recall",
-                  "output error", "tokens/s"}};
+  Cells cells = {{"item",     "policy",     "n",           "rollouts",      accuracy_title(rows), "95 %",    "of dense",
+                  "NLL",      "perplexity", "NLL - dense", "cache size",    "at the end",         "density", "evicted",
+                  "triggers", "overflows",  "read",        "oracle recall", "output error",       "tokens/s"}};
   for (const EvalRow& row : rows) {
-    cells.push_back({row.item, row.policy, std::to_string(row.n), table_number(row.rollouts, 0),
-                     table_number(row.accuracy, 3), interval(row), table_number(row.relative, 3),
-                     table_number(row.nll, 4), table_number(row.perplexity, 3), difference(row, plus_minus),
-                     table_number(row.cache_size, 3), table_number(row.cache_size_end, 3), table_number(row.density, 3),
-                     samples ? table_number(row.evicted, 0) : "", samples ? table_number(row.triggers, 0) : "",
-                     table_number(row.read_share, 3), table_number(row.recall, 3), table_number(row.output_error, 4),
+    cells.push_back({row.item,
+                     row.policy,
+                     std::to_string(row.n),
+                     table_number(row.rollouts, 0),
+                     table_number(row.accuracy, 3),
+                     interval(row),
+                     table_number(row.relative, 3),
+                     table_number(row.nll, 4),
+                     table_number(row.perplexity, 3),
+                     difference(row, plus_minus),
+                     table_number(row.cache_size, 3),
+                     table_number(row.cache_size_end, 3),
+                     table_number(row.density, 3),
+                     samples ? table_number(row.evicted, 0) : "",
+                     samples ? table_number(row.triggers, 0) : "",
+                     samples ? table_number(row.overflows, 0) : "",
+                     table_number(row.read_share, 3),
+                     table_number(row.recall, 3),
+                     table_number(row.output_error, 4),
                      table_number(row.tokens_per_s, 1)});
   }
   return without_empty_columns(std::move(cells));

@@ -230,6 +230,8 @@ void add_task_values(Columns& columns) {
 void add_costs(Columns& columns, double kv_bytes) {
   columns.facts("evicted", "tokens", "that had left by the last query, mean over heads", &EvalRow::evicted);
   columns.facts("triggers", "queries", "at which some head evicted something", &EvalRow::triggers);
+  columns.facts("overflows", "queries",
+                "at which a token older than its head's window left: 0 for a gate without a pool", &EvalRow::overflows);
   columns.facts("cache_size", "", "tokens held / tokens read, sinks and window too, mean over heads and queries",
                 &EvalRow::cache_size);
   columns.facts("cache_size_end", "", "the same at the last query", &EvalRow::cache_size_end);

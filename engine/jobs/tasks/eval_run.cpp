@@ -31,6 +31,7 @@ EvalAnswer facts_of(const RunRecord& record, const EvalMeasures& measures) {
   const EvictionCount evictions = count_evictions(record);
   answer.evicted = evictions.tokens;
   answer.triggers = evictions.queries;
+  answer.overflows = evictions.overflows;
   if (measures.oracle) {
     const OracleMean oracle = mean_of(Oracle(record));
     answer.recall = oracle.recall;

@@ -66,7 +66,7 @@ EvalRow row_of(const Group& group, const DenseAnswers& dense) {
   std::int64_t tokens = 0;
   double seconds = 0;
   Mean nll, difference, density, read_share, cache_tokens, cache_size, cache_size_end, window;
-  Mean recall, mass_recall, output_error, evicted, triggers;
+  Mean recall, mass_recall, output_error, evicted, triggers, overflows;
   for (const EvalAnswer* answer : group) {
     marks[answer->index].add(answer->mark());
     nll.add(answer->nll);
@@ -78,6 +78,7 @@ EvalRow row_of(const Group& group, const DenseAnswers& dense) {
     window.add(answer->window);
     evicted.add(answer->evicted);
     triggers.add(answer->triggers);
+    overflows.add(answer->overflows);
     recall.add(answer->recall);
     mass_recall.add(answer->mass_recall);
     output_error.add(answer->output_error);
@@ -94,6 +95,7 @@ EvalRow row_of(const Group& group, const DenseAnswers& dense) {
   row.window = window.value();
   row.evicted = evicted.value();
   row.triggers = triggers.value();
+  row.overflows = overflows.value();
   row.recall = recall.value();
   row.mass_recall = mass_recall.value();
   row.output_error = output_error.value();

@@ -113,6 +113,7 @@ struct EvalAnswer {
   double window = kNotMeasured;          // tokens that the policy always keeps, which density leaves out
   double evicted = kNotMeasured;         // tokens that had left by the last query, mean over heads
   double triggers = kNotMeasured;        // queries at which some head evicted something
+  double overflows = kNotMeasured;       // of these, queries at which something older than its window left
   double recall = kNotMeasured;          // of the run's oracle: mean over heads and queries with a choice
   double mass_recall = kNotMeasured;     // of the same queries
   double output_error = kNotMeasured;    // mean over layers of output_error_curve()
@@ -148,6 +149,7 @@ void visit_fields(T& a, Visit&& visit) {
   visit("window", a.window, FieldRange{0, kMaxPositions});
   visit("evicted", a.evicted, FieldRange{0, kMaxPositions});
   visit("triggers", a.triggers, FieldRange{0, kMaxPositions});
+  visit("overflows", a.overflows, LaterField{{0, kMaxPositions}});
   visit("recall", a.recall, FieldRange{0, 1});
   visit("mass_recall", a.mass_recall, FieldRange{0, 1e9});
   visit("output_error", a.output_error, FieldRange{0, 1e9});
@@ -189,7 +191,7 @@ struct EvalRow {
   double nll_difference_se = kNotMeasured;  // its standard error, s / sqrt(n); NaN for fewer than two pieces
   double density = kNotMeasured, read_share = kNotMeasured, cache_tokens = kNotMeasured;
   double cache_size = kNotMeasured, cache_size_end = kNotMeasured, window = kNotMeasured;
-  double evicted = kNotMeasured, triggers = kNotMeasured;
+  double evicted = kNotMeasured, triggers = kNotMeasured, overflows = kNotMeasured;
   double recall = kNotMeasured, mass_recall = kNotMeasured, output_error = kNotMeasured;
   double tokens_per_s = kNotMeasured;
 };
@@ -218,6 +220,7 @@ void visit_fields(T& r, Visit&& visit) {
   visit("window", r.window, FieldRange{0, kMaxPositions});
   visit("evicted", r.evicted, FieldRange{0, kMaxPositions});
   visit("triggers", r.triggers, FieldRange{0, kMaxPositions});
+  visit("overflows", r.overflows, FieldRange{0, kMaxPositions});
   visit("recall", r.recall, FieldRange{0, 1});
   visit("mass_recall", r.mass_recall, FieldRange{0, 1e9});
   visit("output_error", r.output_error, FieldRange{0, 1e9});

@@ -299,17 +299,24 @@ double tokens_in_cache(const RunRecord& run, std::int32_t q) {
 
 EvictionCount count_evictions(const RunRecord& run) {
   if (run.evict_at.empty()) return {};
-  std::vector<bool> at(static_cast<std::size_t>(std::max(0, run.queries())), false);
+  const std::int32_t n = std::max(0, run.queries());
+  std::vector<bool> at(static_cast<std::size_t>(n), false), over = at;
   const int n_heads = run.evict_at.n_layers() * run.evict_at.n_kv_heads();
   std::int64_t tokens = 0;
   for (int head = 0; head < n_heads; ++head) {
-    for (const std::int32_t q : run.evict_at.row(head / run.evict_at.n_kv_heads(), head % run.evict_at.n_kv_heads())) {
-      if (q < 0 || q >= static_cast<std::int32_t>(at.size())) continue;
+    const int layer = head / run.evict_at.n_kv_heads(), kv_head = head % run.evict_at.n_kv_heads();
+    const std::int32_t window = run.geometry(layer, kv_head).window;
+    const auto& row = run.evict_at.row(layer, kv_head);
+    for (std::size_t t = 0; t < row.size(); ++t) {
+      const std::int32_t q = row[t];
+      if (q < 0 || q >= n) continue;
       at[static_cast<std::size_t>(q)] = true;
+      if (q - window > static_cast<std::int32_t>(t)) over[static_cast<std::size_t>(q)] = true;
       ++tokens;
     }
   }
-  return {static_cast<double>(tokens) / n_heads, static_cast<int>(std::ranges::count(at, true))};
+  return {static_cast<double>(tokens) / n_heads, static_cast<int>(std::ranges::count(at, true)),
+          static_cast<int>(std::ranges::count(over, true))};
 }
 
 Occupancy occupancy(const RunRecord& run, int layer, int kv_head) {

@@ -86,10 +86,12 @@ double mean_cache_size(const RunRecord& run);
 /// lifetimes or queries.
 double tokens_in_cache(const RunRecord& run, std::int32_t q);
 
-/// What has been evicted by the run's last query: tokens, mean over heads, and the queries at which some head evicted one.
+/// What has been evicted by the run's last query: tokens, mean over heads; the queries at which some head evicted one; and of
+/// these the queries at which one was older than its head's window (q > t + window). The rest are tokens that a gate does not
+/// admit, or that no policy keeps behind its window: they leave as the window passes them (q = t + window).
 struct EvictionCount {
   double tokens = 0;
-  int queries = 0;
+  int queries = 0, overflows = 0;
 };
 EvictionCount count_evictions(const RunRecord& run);
 
