@@ -166,6 +166,8 @@ std::vector<FigurePreset> of_studies() {
                combinations),
       of_study("wgkv-fig11", "Distillation loss against cache size over gates and thresholds (WG-KV Fig. 11)", kColumn,
                gates_by_size),
+      of_study("wgkv-fig12", "Distillation loss against cache size, with and without a local cache (WG-KV Fig. 12)",
+               kColumn, gates_by_size),
       of_study("wgkv-fig16", "Accuracy, cache size and evictions triggered, by combination (WG-KV Fig. 16)", kWide,
                bars("policy", {"accuracy", std::string(kCacheSize), "overflows|triggers|"}, "item")),
       of_study("hybrid-nll", "NLL of a hybrid against its share of global heads, one line per strategy", kColumn,
