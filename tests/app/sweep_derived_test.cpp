@@ -2,10 +2,12 @@
 
 #include "app/studies/sweep/sweep_derived.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
 #include "app/studies/sweep/sweep_plan.h"
+#include "app/studies/sweep/sweep_table.h"
 #include "engine/core/study/table/study_cost.h"
 #include "engine/core/support/random.h"
 
@@ -134,6 +136,19 @@ TEST_CASE("windows differ where the least and the greatest are two tokens apart,
   CHECK(window_spread(table)->text() == "64 to 256");
   windows = {4, kNaN, 256};
   CHECK_FALSE(window_spread(table));
+}
+
+TEST_CASE("the table of a sweep ends with a warning where its windows differ", "[sweep]") {
+  Random random(49);
+  StudyTable table = random_study(random, 2);
+  for (const char* name : {"policy", "gate"})
+    table.columns.push_back({.name = name, .units = "", .meaning = "", .is_text = true, .texts = {"a", "b", "c"}});
+  auto& windows = std::ranges::find(table.columns, "window", &StudyColumn::name)->numbers;
+  windows = {4, 64, 256};
+  CHECK(sweep_text(table).ends_with(
+      "density leaves out the windows, which differ (64 to 256 tokens): compare by cache size\n"));
+  windows = {4, 64, 64};
+  CHECK(sweep_text(table).find("density leaves out") == std::string::npos);
 }
 
 TEST_CASE("a study made before cache size was measured goes by its density", "[sweep]") {

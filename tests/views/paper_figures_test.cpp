@@ -10,6 +10,7 @@
 #include "tests/views/view_support.h"
 #include "views/figure/decode_flops_figure.h"
 #include "views/figure/plot.h"
+#include "views/figure/recipe.h"
 #include "views/figure/scaling_fit_figure.h"
 #include "views/figure/stacked_bars.h"
 #include "views/figure/study_bars_figure.h"
@@ -80,6 +81,27 @@ TEST_CASE("without a column of compute a fit takes six FLOPs a parameter and tok
       study_of("family,params,tokens,nll\na,1e8,1e9,4\na,2e8,2e9,3.5\na,4e8,4e9,3.2\na,8e8,8e9,3.1\n", kTrainingStudy);
   CHECK(scaling_fits(study, {})[0].points[0].x == Approx(6e17));
   CHECK_THAT(error_of([] { scaling_fits(study_of("family,nll\na,1\n"), {}); }), Catch::Contains("train_flops"));
+}
+
+TEST_CASE("the presets of WG-KV measure the cache by its size, and by density where a study has nothing else") {
+  const std::string rows = ",0.5,64,0.25,0.1,0.9,12,40\n", name = GENERATE("7", "10", "11", "12", "16");
+  CAPTURE(name);
+  const StudyTable both = study_of(
+      "item,method,policy,curve,source,density,window,cache_size,loss_output,accuracy,"
+      "overflows,triggers\nneedle,wg-kv,wg-kv,a,s" +
+      rows);
+  const StudyTable old = study_of(
+      "item,method,policy,curve,source,density,loss_output,accuracy,triggers\n"
+      "needle,wg-kv,wg-kv,a,s,0.5,0.1,0.9,40\n");
+  const FigureRecipe recipe = preset_recipe("wgkv-fig" + name);
+  if (const auto* lines = std::get_if<StudyLinesOptions>(&recipe.options)) {
+    CHECK(resolved(both, lines->pick).x == "cache_size");
+    CHECK(resolved(old, lines->pick).x == "density");
+    return;
+  }
+  const StudyPick& pick = std::get<StudyBarsOptions>(recipe.options).pick;
+  CHECK(resolved(both, pick).y == std::vector<std::string>{"accuracy", "cache_size", "overflows"});
+  CHECK(resolved(old, pick).y == std::vector<std::string>{"accuracy", "density", "triggers"});
 }
 
 TEST_CASE("a stacked bar is the sum of its columns, and none where one of them is missing") {
