@@ -139,9 +139,22 @@ TEST_CASE("the sweeps of the papers' tables can be planned", "[sweep]") {
     const SweepPlan plan = plan_sweep(write_recipe(folder, recipe), true);
     CHECK(plan.n_answers() > 100);
     if (recipe.contains("tasks") && recipe["tasks"][0] == "ruler") CHECK(plan.request.tasks.size() == 13);
+    if (recipe.contains("tasks") && recipe["tasks"][0] == "helmet") CHECK(plan.request.tasks.size() == 7);
     ++n;
   }
-  CHECK(n >= 7);
+  CHECK(n >= 8);
+}
+
+TEST_CASE("the gallery's sweep has a curve for admission, one for eviction and one for both", "[sweep]") {
+  const TemporaryFolder folder;
+  const json recipe = json::parse(test::read_text(test::in_source("samples/recipes/sweep-joint.json")));
+  const SweepPlan plan = plan_sweep(write_recipe(folder, recipe), true);
+  std::map<std::string, int> curves;
+  for (const SweepPoint& point : plan.points) ++curves[point.curve];
+  CHECK(curves == std::map<std::string, int>{{"wg-kv gate=*", 3},
+                                             {"snapkv:window=32,pooling=max,group=max,pool=*", 3},
+                                             {"wg-kv:pool=512 gate=*", 3}});
+  CHECK(plan.n_answers() == 10 * 2 * 6);
 }
 
 TEST_CASE("no gate is loaded for the dense policy, nor for one that reads another", "[sweep]") {
