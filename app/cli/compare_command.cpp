@@ -296,10 +296,10 @@ extern const CommandSpec compare_command = {
     "same, and the NLL of the tokens that both have. If one text is the beginning of the other, also recall with one "
     "oracle for both (as many tokens as the smaller budget, else 25 %). With --policy, the model reads the trace's "
     "tokens again, once under the run's own policy with its changes and once under SPEC. This is teacher forcing, so "
-    "every number is measured: change of NLL, first position where the most probable token differs, density. Each "
-    "policy reads the prompt as in its own run, so a policy with a dense prompt gets one, and the answer token by "
-    "token. With --forced or --chunk the policies act from the prompt's first token, as in kvscope score. --oracle "
-    "and --output-error are measured as well.",
+    "every number is measured: change of NLL, first position where the most probable token differs, cache size and "
+    "density. Each policy reads the prompt as in its own run, so a policy with a dense prompt gets one, and the answer "
+    "token by token. With --forced or --chunk the policies act from the prompt's first token, as in kvscope score. "
+    "--oracle and --output-error are measured as well.",
     "  kvscope compare full.h5 kvpop.h5\n"
     "  kvscope compare a.h5 --policy streaming:sinks=4,window=508\n"
     "  kvscope compare a.h5 --policy snapkv:keep=20% --chunk 16",

@@ -38,6 +38,8 @@ class Printer {
             number_cell(run["nll"]["compared"]),
             number_cell(run["nll"]["change"]),
             number_cell(run["answer_nll"]["change"]),
+            number_cell(run["cache_size"]["recorded"]),
+            number_cell(run["cache_size"]["compared"]),
             number_cell(run["density"]["recorded"]),
             number_cell(run["density"]["compared"]),
             choice};
@@ -99,14 +101,15 @@ void print_notes(const ordered_json& runs, const Reading& reading) {
                   change["q"].dump().c_str(), change["policy"].get<std::string>().c_str());
   }
   std::printf(
-      "measured: the model read the recorded tokens under each policy, %s; nll in nats per token; density is %s\n",
+      "measured: the model read the recorded tokens under each policy, %s; nll in nats per token; cache size is tokens "
+      "held / tokens read, mean over heads and queries; density is %s\n",
       reading.text().c_str(), std::string(find_metric("density")->definition).c_str());
 }
 
 void print_comparison(const ordered_json& runs, const Printer& printer, const Reading& reading) {
-  std::vector<std::vector<std::string>> rows = {{"run", "tokens", "nll recorded", "nll compared", "change",
-                                                 "of the answer", "density recorded", "density compared",
-                                                 "most probable token first changes at"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"run", "tokens", "nll recorded", "nll compared", "change", "of the answer", "cache size recorded",
+       "cache size compared", "density recorded", "density compared", "most probable token first changes at"}};
   for (const ordered_json& run : runs) rows.push_back(printer.row(run));
   std::printf("recorded  %s\ncompared  %s\n\n%s\n", runs[0]["recorded_policy"].get<std::string>().c_str(),
               runs[0]["compared_policy"].get<std::string>().c_str(), format_table(rows).c_str());

@@ -101,6 +101,7 @@ ScoreFacts forced_pass(const LoadedModel& model, const ScoreRequest& request, co
   out.thresholds = record.thresholds();
   out.nll = mean_nll(record.logprobs);
   out.density = head_metric(record, Metric::density, record.queries() - 1).values;
+  out.cache_size = mean_cache_size(record);
   if (request.oracle) {
     const OracleMean mean = mean_of(Oracle(record));
     out.quality = {.recall = mean.recall, .chance = mean.chance, .mass_recall = mean.mass_recall};

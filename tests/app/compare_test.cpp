@@ -170,6 +170,7 @@ TEST_CASE("compare --policy says what another policy costs on the same tokens") 
     CHECK(run["nll"]["change"] == 0.0);
     CHECK(run["first_choice_change"].is_null());
     CHECK(run["density"]["compared"] == 1.0);
+    CHECK(run["cache_size"]["compared"] == 1.0);
   }
   const auto said = kvscope_run({"compare", trace, "--policy", "full", engine[0], engine[1], "--quiet"});
   CHECK(said.out.find("compared: dense (no query missed a token) in run 0, 1, 2\n") != std::string::npos);
@@ -180,6 +181,10 @@ TEST_CASE("compare --policy says what another policy costs on the same tokens") 
   CHECK(run["nll"]["change"].get<double>() > 0);
   CHECK(run["density"]["compared"].get<double>() < 0.2);
   CHECK(run["density"]["recorded"] == 1.0);
+  double held = 0;  // of two sinks and a window of 20, at each query
+  for (int read = 1; read <= run["tokens"].get<int>(); ++read) held += std::min(22, read) / static_cast<double>(read);
+  CHECK(run["cache_size"]["compared"].get<double>() == Approx(held / run["tokens"].get<int>()));
+  CHECK(run["cache_size"]["recorded"] == 1.0);
   CHECK(run["first_choice_change"]["position"] == run["prompt_tokens"]);
   CHECK(run["first_choice_change"]["recorded_id"] != run["first_choice_change"]["compared_id"]);
   const auto& change = run["logprob_change"];
@@ -248,6 +253,8 @@ TEST_CASE("compare --policy with the real model agrees with decoding under that 
       const RunRecord run = load_trace(decoded, i);
       CHECK(measured["runs"][i]["density"]["compared"].get<double>() ==
             Approx(mean(head_metric(run, Metric::density, run.queries() - 1))).margin(1e-3));
+      CHECK(measured["runs"][i]["cache_size"]["compared"].get<double>() ==
+            Approx(mean_cache_size(run)).margin(1.0 / run.queries()));
     }
     // The recorded log-probabilities come from decoding, these from one prefill: the same but for the order of sums.
     const RunRecord run = load_trace(trace, i);
@@ -303,7 +310,8 @@ TEST_CASE("compare --policy measures a run under its own policy with its changes
   std::string row = "1 " + std::to_string(run["tokens"].get<int>());
   for (const auto& [key, side] :
        {std::pair("nll", "recorded"), std::pair("nll", "compared"), std::pair("nll", "change"),
-        std::pair("answer_nll", "change"), std::pair("density", "recorded"), std::pair("density", "compared")})
+        std::pair("answer_nll", "change"), std::pair("cache_size", "recorded"), std::pair("cache_size", "compared"),
+        std::pair("density", "recorded"), std::pair("density", "compared")})
     row += " " + app::number_cell(run[key][side]);
   std::istringstream out(printed.out);
   std::vector<std::string> rows;

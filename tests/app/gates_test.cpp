@@ -139,8 +139,9 @@ TEST_CASE("a gate of DMS is listed with the window that its policy has: the toke
   CHECK_THAT(decision, Catch::EndsWith(", window 64"));  // its file counts the query's own token too
 }
 
-TEST_CASE("gates says whose budget is pooled and which gate is KVpop as published, which its policy takes first",
-          "[gates]") {
+TEST_CASE(
+    "gates says whose budget is pooled and which gate has KVpop's published scorers, which its policy takes first",
+    "[gates]") {
   const TemporaryFolder folder;
   const fs::path model = folder / "smollm2-135m";  // its shape, and no weights
   fs::create_directories(model);
@@ -162,7 +163,10 @@ TEST_CASE("gates says whose budget is pooled and which gate is KVpop as publishe
   }
   CHECK(first == "kvpop-mlstm");
   const std::string table = test::kvscope_run({"gates", model.string()}).out;
-  CHECK_THAT(table, Catch::Contains("\nkvpop-mlstm: KVpop as published:"));
+  CHECK_THAT(table,
+             Catch::Contains("\nkvpop-mlstm: KVpop's scorers as published (delayed mLSTM, one budget a head) on a "
+                             "frozen base;"));
+  CHECK_THAT(table, !Catch::Contains("\nkvpop-mlstm: KVpop as published"));
   CHECK_THAT(table, Catch::Contains("\nkvpop-pooled: not KVpop as published:"));
   const auto former =
       test::kvscope_run({"run", model.string(), "--prompt", "a", "--gate", "kvpop", "--policy", "kvpop:keep=50%"});

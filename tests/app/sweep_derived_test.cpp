@@ -98,6 +98,8 @@ TEST_CASE("front, knee and values at matched cost of 30 random studies are those
     double deepest = 0;
     for (std::size_t i = 0; i < cost.size(); ++i)
       if (front[i]) deepest = std::max(deepest, depth(cost, nll, front, i));
+    CAPTURE(deepest);
+    CHECK(std::ranges::count(is_knee, 1.0) == (deepest > 1e-9 ? 1 : 0));
     for (std::size_t i = 0; i < cost.size(); ++i) {
       CAPTURE(round, i);
       CHECK((on_front[i] == 1) == front[i]);

@@ -78,6 +78,45 @@ TEST_CASE("gate: a mapping reads SP-KV's convolution, one filter a unit", "[core
   CHECK_THAT(load_error(folder.path()), Catch::Contains("kernel: 5 in a predictor without a hidden layer"));
 }
 
+TEST_CASE("gate: a mapping of an mLSTM has its head-wise norm and softmax feature map as keys", "[core][gate]") {
+  const TempFolder folder;
+  const NamedShapes of_layer = {{"q", {2, 8, 4}},    {"k", {2, 8, 4}},  {"v", {2, 8, 4}},   {"take", {2, 8, 1}},
+                                {"drop", {2, 8, 1}}, {"read", {2, 12}}, {"outnorm", {2, 4}}};
+  json mapping = {{"format", "kvscope-gate-mapping"},
+                  {"version", 1},
+                  {"kind", "kvpop_mlstm"},
+                  {"head_norm", true},
+                  {"feature_map", "softmax"},
+                  {"files", {"x.safetensors"}},
+                  {"tensors",
+                   {{"wq", "{layer}.q"},
+                    {"wk", "{layer}.k"},
+                    {"wv", "{layer}.v"},
+                    {"gi", "{layer}.take"},
+                    {"gf", "{layer}.drop"},
+                    {"out", "{layer}.read"},
+                    {"norm", "{layer}.outnorm"}}}};
+  NamedShapes shapes;
+  for (int i = 0; i < 3; ++i) {
+    for (const auto& [name, shape] : of_layer) shapes[std::to_string(i) + "." + name] = shape;
+  }
+  folder.write("gate_mapping.json", mapping.dump());
+  const NamedValues values = write_random(folder / "x.safetensors", shapes);
+  const GateFile gate = load_gate(folder.path(), small_model());
+  CHECK(gate.config.mlstm == MlstmVariant{.feature_map = FeatureMap::softmax, .head_norm = true});
+  CHECK(gate.tensors.at("norm") == GateTensor{{3, 2, 4}, stacked(values, "", ".outnorm")});
+  CHECK(gate.tensors.at("wq") == GateTensor{{3, 2, 8, 4}, stacked(values, "", ".q")});
+  CHECK(gate.tensors.at("bf") == GateTensor{{3, 2, 1}, std::vector<float>(6, 0.0f)});
+
+  mapping.erase("head_norm");
+  folder.write("gate_mapping.json", mapping.dump());
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("tensors.norm: no tensor of this kind"));
+  mapping["head_norm"] = true;
+  mapping.erase("feature_map");
+  folder.write("gate_mapping.json", mapping.dump());
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("x.safetensors: 0.q: shape [2, 8, 4]; expected [2, 8, 2]"));
+}
+
 TEST_CASE("gate: a mapping of a linear gate has no hidden layer, whatever names it has", "[core][gate]") {
   const TempFolder folder;
   folder.write("gate_mapping.json", json{{"format", "kvscope-gate-mapping"},

@@ -47,7 +47,7 @@ Inputs inputs(at::ScalarType type, int n_positions = kPositions, int dim = kDim,
 at::Tensor leaf(const at::Tensor& values) { return values.detach().clone().set_requires_grad(true); }
 
 /// The definition in loops over double, one batch row and head.
-std::vector<double> attention_row(const Inputs& in, int batch, int head, int query) {
+std::vector<double> attention_row(const Inputs& in, int batch, int head, int query, int window) {
   const int kv = head / (kHeads / kKvHeads);
   std::vector<double> weight(static_cast<std::size_t>(query) + 1), out(kDim, 0);
   double sum = 0;
@@ -56,7 +56,7 @@ std::vector<double> attention_row(const Inputs& in, int batch, int head, int que
     for (int d = 0; d < kDim; ++d) {
       score += in.q[batch][query][head][d].item<double>() * in.k[batch][t][kv][d].item<double>();
     }
-    score = kScale * score + (query - t >= kWindow ? in.log_gate[batch][kv][t].item<double>() : 0.0);
+    score = kScale * score + (query - t >= window ? in.log_gate[batch][kv][t].item<double>() : 0.0);
     weight[static_cast<std::size_t>(t)] = std::exp(score);
     sum += weight[static_cast<std::size_t>(t)];
   }
@@ -115,11 +115,12 @@ Trained train(const nlohmann::json& recipe, const fs::path& output, const fs::pa
 }  // namespace
 
 TEST_CASE("gated attention is the loops of its definition") {
+  const int window = GENERATE(1, kWindow);  // 1: WG-KV without a local cache
   const Inputs in = inputs(at::kDouble);
-  const at::Tensor out = gated_attention(in.q, in.k, in.v, in.log_gate, kWindow, kScale);
+  const at::Tensor out = gated_attention(in.q, in.k, in.v, in.log_gate, window, kScale);
   for (int head = 0; head < kHeads; ++head) {
     for (int query = 0; query < kPositions; ++query) {
-      const auto expected = attention_row(in, 1, head, query);
+      const auto expected = attention_row(in, 1, head, query, window);
       for (int d = 0; d < kDim; ++d) {
         CHECK(out[1][query][head * kDim + d].item<double>() ==
               Approx(expected[static_cast<std::size_t>(d)]).margin(1e-12));

@@ -204,8 +204,8 @@ TEST_CASE("the networks of WG-KV, SP-KV and DMS are their papers' formulas") {
   require_close(output, golden()["outputs"][name]);
 }
 
-TEST_CASE("the losses of WG-KV, SP-KV and DMS are their papers' formulas") {
-  const auto method = GENERATE(as<std::string>{}, "wg-kv", "sp-kv", "dms");
+TEST_CASE("the losses of WG-KV, SP-KV, DMS and StreamingLLM+ are their papers' formulas") {
+  const auto method = GENERATE(as<std::string>{}, "wg-kv", "sp-kv", "dms", "streaming");
   constexpr int B = 2, T = 5, F = 6, V = 7;
   DecoderModule base(model_of(F, 4), T, at::kCPU, at::kFloat, /*trained=*/false);
   const std::string embedding = "model.embed_tokens.weight";

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -133,6 +135,55 @@ TEST_CASE("an override of the reasoner's recipe trains each variant of KVpop, an
   const std::vector<float>& norm = gate.tensors.at("norm").values;  // it begins at 1
   CHECK(std::ranges::any_of(norm, [](float x) { return x != 1; }));
   CHECK(std::ranges::all_of(norm, [](float x) { return x > 0.8f && x < 1.2f; }));
+}
+
+TEST_CASE("each recipe of the reasoner's gates trains, and leaves what its README says") {
+  struct Case {
+    const char* name;
+    std::size_t n_stages;
+    bool gate, adapter, model;
+  };
+  const auto c = GENERATE(Case{"kvpop", 1, true, false, false}, Case{"kvpop-joint", 1, true, false, true},
+                          Case{"wg-kv", 3, true, false, false}, Case{"wg-kv-no-window", 3, true, false, false},
+                          Case{"sp-kv", 2, true, false, false}, Case{"sp-kv-published", 1, true, false, true},
+                          Case{"dms", 1, true, false, false}, Case{"streaming", 1, false, true, false});
+  CAPTURE(c.name);
+  nlohmann::json recipe = read_json(test::in_source("samples/recipes/reasoner/" + std::string(c.name) + ".json"));
+  recipe["data"]["length"] = 192;
+  if (recipe.contains("scorer")) {
+    recipe["scorer"].update({{"window", 8}, {"top_k", {16}}, {"queries", 8}, {"steps", 1}});
+  } else {
+    recipe["gate"]["window"] = std::min(32, recipe["gate"]["window"].get<int>());
+    for (nlohmann::json& stage : recipe["gate"]["stages"]) stage["steps"] = 1;
+  }
+  recipe[recipe.contains("scorer") ? "scorer" : "gate"].update(
+      {{"batch", 2}, {"log_every", 1}, {"warm_up", 0}, {"heldout_sequences", 1}});
+  const test::TempFolder scratch;
+  std::size_t n_rows = 0;
+  JobContext context;
+  context.row = [&](const std::string&, const nlohmann::json& row) {
+    ++n_rows;
+    for (const auto& [key, value] : row.items()) {
+      CAPTURE(key);
+      if (key.starts_with("loss")) CHECK(std::isfinite(value.get<double>()));
+    }
+  };
+  train_job({{"recipe", recipe},
+             {"base", test::kModel.string()},
+             {"data", test::kModel.string()},
+             {"output", scratch.path().string()},
+             {"device", "cpu"},
+             {"threads", 1}},
+            context);
+  CHECK(n_rows == c.n_stages);
+  const auto n_files = [&](const char* name) {
+    const auto files = std::filesystem::recursive_directory_iterator(scratch.path());
+    return std::count_if(begin(files), end(files), [&](const auto& file) { return file.path().filename() == name; });
+  };
+  const auto n = static_cast<std::ptrdiff_t>(c.n_stages);
+  CHECK(n_files("gate.json") == (c.gate ? n : 0));
+  CHECK(n_files("adapter_config.json") == (c.adapter ? n : 0));
+  CHECK(n_files("config.json") == (c.model ? n : 0));
 }
 
 TEST_CASE("a recipe's variant of the mLSTM is refused by name where it has no meaning") {

@@ -282,6 +282,7 @@ void play_score(const ScoreRequest& request, int id, const ModelInfo& model, con
   facts.ids = ids;
   facts.policy = request.policy;
   facts.density = head_metric(run, Metric::density, run.n_tokens() - 1).values;
+  facts.cache_size = mean_cache_size(run);
   hooks.send(protocol::done_score(id, facts));
 }
 

@@ -87,6 +87,7 @@ std::optional<Scored> score_run(EngineJob& job, const RunRecord& run, const Poli
   return Scored{std::move(facts.logprobs),
                 std::move(facts.greedy),
                 {run.model.n_layers, run.model.n_kv_heads, std::move(facts.density)},
+                facts.cache_size,
                 facts.dense,
                 facts.quality,
                 std::move(facts.policy),
@@ -112,6 +113,7 @@ ordered_json comparison_json(int index, const RunRecord& run, const Scored& reco
       {"nll", change(nll(recorded.logprobs, 1), nll(compared.logprobs, 1))},
       {"answer_nll", change(nll(recorded.logprobs, run.prompt_len), nll(compared.logprobs, run.prompt_len))},
       {"first_choice_change", first_choice(run, recorded, compared)},
+      {"cache_size", change(recorded.cache_size, compared.cache_size)},
       {"density", change(mean(recorded.density), mean(compared.density))},
       {"dense", {{"recorded", recorded.dense}, {"compared", compared.dense}}},
       {"logprob_change", std::move(per_token)}};

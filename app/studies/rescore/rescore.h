@@ -17,7 +17,8 @@ struct Scored {
   std::vector<float> logprobs;
   std::vector<std::int32_t> greedy;  // the likeliest token at each position, -1 for the first
   HeadMap density;
-  bool dense;  // no query missed a token
+  double cache_size;  // mean over heads and queries
+  bool dense;         // no query missed a token
   ScoreQuality quality;
   PolicySpec policy;              // as used: what was not given is from the gate
   std::vector<float> thresholds;  // RunRecord::thresholds()
@@ -37,7 +38,8 @@ struct Reading {
 std::optional<Scored> score_run(EngineJob& job, const RunRecord& run, const PolicySpec& policy,
                                 const std::vector<PolicyChange>& changes, const Reading& reading);
 
-/// One object: policies, and NLL, density and what else `reading` measured as {"recorded", "compared", "change"}.
+/// One object: policies, and NLL, cache size, density and what else `reading` measured, each as
+/// {"recorded", "compared", "change"}.
 nlohmann::ordered_json comparison_json(int index, const RunRecord& run, const Scored& recorded, const Scored& compared,
                                        const Reading& reading);
 

@@ -232,6 +232,7 @@ json done_score(int id, const ScoreFacts& facts) {
                          {"logprobs", pack(facts.logprobs)},
                          {"nll", facts.nll},
                          {"density", pack(facts.density)},
+                         {"cache_size", facts.cache_size},
                          {"dense", facts.dense},
                          {"policy", facts.policy.to_string()},
                          {"prompt_len", facts.prompt_len},
@@ -259,6 +260,7 @@ ScoreFacts score_from_event(const json& event) {
   facts.policy = PolicySpec::parse(text(event, "policy"));
   facts.quality = {number_or_nan("recall"), number_or_nan("chance"), number_or_nan("mass_recall"),
                    number_or_nan("output_error")};
+  facts.cache_size = number_or_nan("cache_size");
   if (event.contains("thresholds")) facts.thresholds = unpack_f32(event, "thresholds");
   if (event.contains("greedy")) facts.greedy = unpack_i32(event, "greedy");
   const auto check = [&](const char* what, std::size_t n) {

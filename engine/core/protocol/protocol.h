@@ -33,6 +33,7 @@
 //               thresholds: f32, budgets: i32, choices: bool}
 //                  -> progress*, done{ids, logprobs: f32, nll, density: f32, dense: bool, policy, prompt_len, chunk};
 //                     with choices also {greedy: i32}, of a density {thresholds}, as `started` has them. policy: the one that the text was read under, as `started` has it.
+//                     As far as it is counted {cache_size}: tokens held / tokens read, mean over heads and queries.
 //              The policy acts from the first token on, after every `chunk` tokens (1); or, with prompt_len, that many
 //              tokens pass as a run's prompt and the others one by one. done says which was done; dense: no query missed
 //              a token. greedy: the likeliest token at each position given the true ones before it, -1 for the first;

@@ -84,6 +84,8 @@ struct ScoreFacts {
   std::vector<float> thresholds;     // RunRecord::thresholds()
   std::vector<std::int32_t> greedy;  // if asked for: the likeliest token of each position, -1 for the first
   ScoreQuality quality = {};
+  /// mean_cache_size(); NaN if the engine does not send it.
+  double cache_size = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// What eviction did to the attention of every layer, told once, after the last step.

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "engine/jobs/train/checkpoint_writer.h"
+#include "engine/jobs/train/drawn_gates.h"
 #include "engine/jobs/train/gate_method.h"
 #include "engine/jobs/train/gate_module.h"
 #include "engine/jobs/train/gate_thresholds.h"
@@ -102,32 +103,14 @@ struct TrainedGates {
   }
 };
 
-constexpr double kSmallestGate = 1e-6;     // its logarithm is finite, and its gradient is no more than 10^6
-constexpr double kSmallestClosed = 1e-30;  // of a gate that is 0 or 1: none of it is left in any float
-
-at::Tensor with_open_sinks(const at::Tensor& gate, int n_sink) {
-  const auto n = std::min<std::int64_t>(n_sink, gate.size(2));
-  if (n == 0) return gate;
-  return at::cat({at::ones_like(gate.narrow(2, 0, n)), gate.narrow(2, n, gate.size(2) - n)}, 2);
-}
-
-/// Utilities [B, n_kv_heads, T] -> what attention adds to the scores of their keys.
-at::Tensor log_gates(const at::Tensor& gate, const GatePlan& plan, const GateStep& step) {
-  if (!plan.method.kind || step.hard > 0) return (gate + kSmallestClosed).log();
-  const at::Tensor soft = (gate + kSmallestGate).log();
-  if (!plan.options.sampled) return soft;
-  const double least = plan.options.least_probability;
-  const at::Tensor drawn = with_open_sinks(at::bernoulli(gate.detach().clamp(least, 1 - least)), plan.config.n_sink);
-  return (drawn + kSmallestClosed).log() + soft - soft.detach();  // SP-KV eq. 11: drawn ahead, soft on the way back
-}
-
-/// The gate of a layer as the loss counts it: eq. 7 while it becomes hard, and sinks open.
-at::Tensor counted_gates(at::Tensor gate, const GatePlan& plan, const GateStep& step) {
-  if (step.hard > 0) {
-    gate = gate.detach();
-    gate = gate + step.hard * ((gate >= plan.open_from()).to(at::kFloat) - gate);
-  }
-  return with_open_sinks(gate, plan.config.n_sink);
+/// What gates are at this step. Without a network they are a fixed mask.
+GateForm form_of(const GatePlan& plan, const GateStep& step) {
+  return {.binary = !plan.method.kind || step.hard > 0,
+          .sampled = plan.options.sampled,
+          .least_probability = plan.options.least_probability,
+          .hard = step.hard,
+          .open_from = plan.open_from(),
+          .n_sink = plan.config.n_sink};
 }
 
 /// What a batch cost, still on the device: reading it would stall the host.
@@ -184,6 +167,7 @@ GatedPass pass(const DecoderModule& base, const TrainedGates& trained, const Gat
   const GateConfig network = trained.gate ? trained.gate->config() : plan.config;
   const std::vector<GateModule::Layer> networks =
       trained.gate ? trained.gate->layers() : std::vector<GateModule::Layer>();
+  const GateForm form = form_of(plan, step);
   std::vector<at::Tensor> gates;
   for (int layer = 0; layer < base.config().n_layers; ++layer) {
     if (base.config().is_local(layer)) {  // its window is the model's own: nothing is decided there
@@ -194,8 +178,8 @@ GatedPass pass(const DecoderModule& base, const TrainedGates& trained, const Gat
     const auto heads = unrotated ? trained.student.project_unrotated(layer, x) : trained.student.project(layer, x);
     const at::Tensor output =
         trained.gate ? trained.gate->output(networks[static_cast<std::size_t>(layer)], heads, x) : no_output(heads);
-    gates.push_back(counted_gates(method.gates(output, network, step), plan, step));
-    const at::Tensor attention = gated_attention(heads.q, heads.k, heads.v, log_gates(gates.back(), plan, step),
+    gates.push_back(counted_gates(method.gates(output, network, step), form));
+    const at::Tensor attention = gated_attention(heads.q, heads.k, heads.v, log_gates(gates.back(), form),
                                                  plan.config.window, base.config().attention_scale(layer));
     x = trained.student.finish(layer, x, attention);
   }

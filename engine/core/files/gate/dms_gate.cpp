@@ -57,10 +57,11 @@ void read_tensors(const std::filesystem::path& folder, const GateDims& dims, Gat
   const WeightFiles weights = WeightFiles::open(folder);
   GateSizes sizes(dims);
   for (const GateTensorSpec& spec : gate_tensor_specs(gate.config)) {
-    const std::string tensor = spec.name, part = tensor == "norm" ? "norm.weight" : tensor == "w2" ? "weight" : "bias";
+    const std::string tensor = spec.name, part = tensor == "norm" ? "dms_proj_alpha_norm.weight"
+                                                 : tensor == "w2" ? "dms_proj_alpha.weight"
+                                                                  : "dms_proj_alpha.bias";
     const auto name = [&](std::int64_t layer) {
-      return "model.layers." + std::to_string(layer) + ".self_attn.dms_proj_alpha" + (tensor == "norm" ? "_" : ".") +
-             part;
+      return "model.layers." + std::to_string(layer) + ".self_attn." + part;
     };
     if (tensor == "b2" && !weights.has(name(0))) {
       gate.tensors[tensor] = zeros(spec, sizes);
