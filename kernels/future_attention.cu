@@ -53,7 +53,7 @@ struct Block {
     const long long distance = args.q_start + row - t - args.window;
     const bool counts =
         row < end_row && t < args.kv_len && distance >= 0 && (args.look_ahead == 0 || distance <= args.look_ahead);
-    return counts ? exp2f(scores.score(dot) - lse2) : 0.0f;
+    return counts ? fast_exp2(scores.exponent(dot, lse2)) : 0.0f;
   }
 };
 
@@ -157,7 +157,8 @@ __device__ void fetch_queries(const Params& p, const Block& block, int row, __nv
 
 // Each warp has 16 keys of either half of the block's 128, so that a query that is read once serves both.
 template <int kHeadDim, class Scores>
-__global__ void __launch_bounds__(kThreadsBf16) future_attention_bf16_kernel(Params p, Scores scores) {
+__global__ void __launch_bounds__(kThreadsBf16, kHeadDim <= 128 ? 3 : 1)
+    future_attention_bf16_kernel(Params p, Scores scores) {
   using T = __nv_bfloat16;
   constexpr int kStride = kTileStride<T, kHeadDim>;
   extern __shared__ __align__(16) char shared[];
@@ -195,20 +196,24 @@ __global__ void __launch_bounds__(kThreadsBf16) future_attention_bf16_kernel(Par
     float s[2][8][4];
     tile_products<kHeadDim>(k_rows, stages.q[stage], s);
     const float* lse = stages.lse[stage];
-    const bool is_whole = block.counts_whole(p, row);
+    const auto add_terms = [&](auto term) {
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
+      for (int n = 0; n < 8; ++n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int column = 8 * n + pair + i % 2;
+        for (int i = 0; i < 4; ++i) {
+          const int column = 8 * n + pair + i % 2;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const float dot = s[half][n][i];
-          const int key = my_key + half * kTileRows + i / 2 * 8;
-          terms[half][i / 2].add(is_whole ? exp2f(scores.score(dot) - lse[column])
-                                          : block.term(p, scores, row + column, key, dot, lse[column]));
+          for (int half = 0; half < 2; ++half) {
+            terms[half][i / 2].add(term(s[half][n][i], my_key + half * kTileRows + i / 2 * 8, column));
+          }
         }
       }
+    };
+    if (block.counts_whole(p, row)) {
+      add_terms([&](float dot, int, int column) { return fast_exp2(scores.exponent(dot, lse[column])); });
+    } else {
+      add_terms(
+          [&](float dot, int key, int column) { return block.term(p, scores, row + column, key, dot, lse[column]); });
     }
     __syncthreads();  // this tile has been used
   }

@@ -174,14 +174,7 @@ __device__ inline void mask_logits(const KeyRing& ring, const KeyTile& tile, con
   }
 }
 
-/// 2^x to 2 units of the last place, 0 for what would be denormal: weights are rounded to bfloat16 next.
-__device__ inline float fast_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-/// Logits become weights; what was summed before is scaled to the new maximum.
+/// Products become weights; what was summed before is scaled to the new maximum.
 template <int kHeadDim, class Scores, int kEights>
 __device__ inline void packed_softmax(const Scores& scores, float (&s)[kEights][4], SoftmaxState (&state)[2],
                                       float (&o)[kHeadDim / 8][4]) {
@@ -192,19 +185,17 @@ __device__ inline void packed_softmax(const Scores& scores, float (&s)[kEights][
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {
 #pragma unroll
-      for (int odd = 0; odd < 2; ++odd) {
-        s[n][2 * half + odd] = scores.score(s[n][2 * half + odd]);
-        row_max = fmaxf(row_max, s[n][2 * half + odd]);
-      }
+      for (int odd = 0; odd < 2; ++odd) row_max = fmaxf(row_max, s[n][2 * half + odd]);
     }
     row_max = fmaxf(row_max, __shfl_xor_sync(0xffffffffu, row_max, 1));  // the four threads of a row are neighbours
     row_max = fmaxf(row_max, __shfl_xor_sync(0xffffffffu, row_max, 2));
-    correction[half] = state[half].raise(row_max);
+    correction[half] = state[half].raise(scores.score(row_max));  // the greatest product has the greatest score
+    const float shift = state[half].shift();
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
-        const float w = fast_exp2(s[n][2 * half + odd] - state[half].shift());
+        const float w = fast_exp2(scores.exponent(s[n][2 * half + odd], shift));
         s[n][2 * half + odd] = w;
         state[half].l += w;  // of this thread's columns
       }

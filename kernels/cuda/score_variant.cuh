@@ -8,13 +8,14 @@
 namespace kvscope::kernels {
 
 /// score() of a product q . k, in units of `unit`: kLog2E for a softmax in base 2, 1 for the natural one. score(-inf), a
-/// hidden key, is -inf.
+/// hidden key, is -inf. exponent() is score() less a finite shift; without a soft cap it takes one instruction.
 struct PlainScores {
   static constexpr bool kMayHaveSink = false;
   float factor;
 
   PlainScores(float scale, float unit) : factor(scale * unit) {}
   __device__ float score(float dot) const { return dot * factor; }
+  __device__ float exponent(float dot, float shift) const { return fmaf(dot, factor, -shift); }
 };
 
 struct SinkScores : PlainScores {
@@ -28,6 +29,7 @@ struct SoftCapScores {
 
   SoftCapScores(float scale, float soft_cap, float unit) : inner(scale / soft_cap), outer(soft_cap * unit) {}
   __device__ float score(float dot) const { return dot == -INFINITY ? dot : outer * tanhf(inner * dot); }
+  __device__ float exponent(float dot, float shift) const { return score(dot) - shift; }
 };
 
 /// Calls f(scores) for an operation without a softmax, which no sink concerns.
