@@ -429,7 +429,7 @@ def make_figures(figures, steps, work, folder):
             left_out[figure.name] = problem
             continue
         write_png(folder / f"{figure.name}.png", read_png((work / f"{figure.name}.png").read_bytes()))
-        caption = json.loads((work / f"{figure.name}.json").read_text())["caption"]
+        caption = json.loads((work / f"{figure.name}.json").read_text()).get("caption", "")
         made[figure.name] = (command, re.sub(r"(?<!`)\*", "\\*", caption))
     return made, left_out
 
