@@ -2,6 +2,7 @@
 
 #include "views/cache_timeline_view.h"
 #include "views/comparison_view.h"
+#include "views/fingerprint_view.h"
 #include "views/head_board_view.h"
 #include "views/inspector_view.h"
 #include "views/layer_head_map_view.h"
@@ -24,6 +25,7 @@ ViewList make_views(const ViewServices& services) {
   views.push_back(std::make_unique<RunCurvesView>(services));
   views.push_back(std::make_unique<TokenAttentionView>(services));
   views.push_back(std::make_unique<LostFactView>(services));
+  views.push_back(std::make_unique<FingerprintView>(services));
   views.push_back(std::make_unique<HeadBoardView>(services));
   views.push_back(std::make_unique<ComparisonView>(services));
   views.push_back(std::make_unique<RunTableView>(services));

@@ -27,8 +27,8 @@ constexpr OptionSpec kFigureOptions[] = {
     {"metric", "METRIC",
      "for maps and by-layer figures: density, evict_ratio, cache_share, recall, mass_recall, regret, chance, "
      "output_error"},
-    {"layer", "N", "for token strips and timelines"},
-    {"kv-head", "N", "for timelines"},
+    {"layer", "N", "for token strips, timelines and fingerprints"},
+    {"kv-head", "N", "for timelines and fingerprints"},
     {"q", "N", "query position; -1 is the last"},
     {"run", "N", "which run of each trace; -1: all (map) or the first"},
     {"set", "KEY=VALUE", "any other key of the recipe, e.g. y=accuracy or 'where=[\"item=needle\"]'", true},

@@ -91,7 +91,8 @@ std::string title_of(const std::string& name) {
   if (name == "play_speed") return "playback speed";
   if (name == "play_loop") return "loop playback";
   if (name == "layers") return "rows of the strip";
-  if (name == "lost_by_layer") return "order of the heads";
+  if (name == "lost_by_layer" || name == "fingerprint_order") return "order of the heads";
+  if (name == "fingerprint_profile") return "profile of the heads";
   if (name == "metric_chosen") return "metric";
   if (name == "heads") return "marked heads";
   if (name == "runs") return "set of runs";

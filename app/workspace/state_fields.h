@@ -17,6 +17,8 @@ struct Named {
 inline constexpr std::string_view kColourNames[] = {"state", "score", "kept_heads", "oracle"};
 inline constexpr std::string_view kAggregateNames[] = {"median", "mean", "min", "max", "iqr"};
 inline constexpr std::string_view kCompareNames[] = {"none", "side_by_side", "difference"};
+inline constexpr std::string_view kProfileNames[] = {"age", "position", "class"};
+inline constexpr std::string_view kFingerprintOrderNames[] = {"layer", "cluster"};
 inline constexpr std::string_view kIntervalNames[] = {"none", "whiskers", "band"};
 /// Of views::Colormap, those that a person chooses from.
 inline constexpr std::string_view kMapColourNames[] = {"viridis", "cividis"};
@@ -40,6 +42,8 @@ void visit_look(T& l, Visit&& visit) {
   visit("map_aggregate", l.map.aggregate, Named{kAggregateNames});
   visit("layers", l.layers, AnyValue{});
   visit("lost_by_layer", l.lost_by_layer, AnyValue{});
+  visit("fingerprint_profile", l.fingerprints.profile, Named{kProfileNames});
+  visit("fingerprint_order", l.fingerprints.order, Named{kFingerprintOrderNames});
 }
 
 template <typename T, typename Visit>

@@ -7,6 +7,7 @@
 #include "views/figure/column_spread_figure.h"
 #include "views/figure/curves_figure.h"
 #include "views/figure/decode_flops_figure.h"
+#include "views/figure/fingerprints_figure.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/lost_fact_figure.h"
 #include "views/figure/map_panels_figure.h"
@@ -22,10 +23,10 @@
 
 namespace kvscope::views {
 
-using FigureOptions =
-    std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions, CurvesOptions,
-                 MapPanelsOptions, StudyLinesOptions, StudyBarsOptions, ColumnSpreadOptions, TokenAttentionOptions,
-                 DecodeFlopsOptions, ScalingFitOptions, LostFactOptions, RunPointsOptions, RunCardOptions>;
+using FigureOptions = std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions,
+                                   CurvesOptions, MapPanelsOptions, StudyLinesOptions, StudyBarsOptions,
+                                   ColumnSpreadOptions, TokenAttentionOptions, DecodeFlopsOptions, ScalingFitOptions,
+                                   LostFactOptions, RunPointsOptions, RunCardOptions, FingerprintOptions>;
 
 std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip" ...
 

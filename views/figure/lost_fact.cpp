@@ -63,8 +63,8 @@ std::string mass_words(const RunRecord& run, const SpanLoss& loss) {
 
 }  // namespace
 
-std::string run_name(const LostFactOptions& options, std::size_t run) {
-  if (run < options.names.size() && !options.names[run].empty()) return options.names[run];
+std::string run_name(std::span<const std::string> names, std::size_t run) {
+  if (run < names.size() && !names[run].empty()) return names[run];
   return run < 26 ? std::string(1, static_cast<char>('A' + run)) : "run " + std::to_string(run + 1);
 }
 

@@ -20,7 +20,9 @@ struct LostFactOptions {
   std::vector<int> previews;          // which of the runs are previews
   bool operator==(const LostFactOptions&) const = default;
 };
-std::string run_name(const LostFactOptions& options, std::size_t run);
+/// Of figures over several runs: names[run], or "A", "B" ... where it has none.
+std::string run_name(std::span<const std::string> names, std::size_t run);
+inline std::string run_name(const LostFactOptions& options, std::size_t run) { return run_name(options.names, run); }
 
 /// One run's heads. rows: indices into loss.heads, from the top.
 struct LostFactRun {

@@ -73,6 +73,8 @@ std::vector<FigurePreset> of_runs() {
       {"cache-curve", "Tokens in the cache by position, over KV heads", recipe_of(kColumn, cached)},
       {"run-card", "What a policy did to a run, for a talk or a post: findings, text and map",
        recipe_of(kWide, RunCardOptions{})},
+      {"run-fingerprints", "What each head keeps by token age, position or class, and one head in several runs",
+       recipe_of(kWide, FingerprintOptions{})},
   };
 }
 

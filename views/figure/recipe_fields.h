@@ -13,6 +13,8 @@ inline constexpr std::string_view kCompares[] = {"none", "side_by_side", "differ
 inline constexpr std::string_view kMapPanels[] = {"difference", "spread"};
 inline constexpr std::string_view kIntervals[] = {"none", "whiskers", "band"};
 inline constexpr std::string_view kHeadOrders[] = {"mass", "layer"};
+inline constexpr std::string_view kProfiles[] = {"age", "position", "class"};
+inline constexpr std::string_view kFingerprintOrders[] = {"layer", "cluster"};
 /// Of RunMeasure, in its order.
 inline constexpr std::string_view kRunMeasureNames[] = {"nll_answer",     "nll_text",    "above_chance", "cache_size",
                                                         "cache_size_end", "cache_bytes", "ms_per_token", "tokens"};
@@ -227,6 +229,15 @@ void visit_fields(RunCardOptions& o, V& v) {
   v("colormap", o.colormap);
   v("fit", o.fit);
   v("preview", o.preview);
+}
+template <typename V>
+void visit_fields(FingerprintOptions& o, V& v) {
+  v.choice("profile", o.profile, kProfiles);
+  v.choice("order", o.order, kFingerprintOrders);
+  v("layer", o.layer);
+  v("kv_head", o.kv_head);
+  if (V::kReads || !o.names.empty()) v("names", o.names);
+  if (V::kReads || !o.previews.empty()) v("previews", o.previews);
 }
 
 }  // namespace kvscope::views

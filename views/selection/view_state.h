@@ -13,6 +13,7 @@
 #include "engine/core/record/run_record.h"
 #include "engine/core/record/token_attention.h"
 #include "engine/core/study/measure/retention_metrics.h"
+#include "views/figure/fingerprints.h"
 #include "views/figure/head_set.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/token_span.h"
@@ -62,6 +63,7 @@ struct ViewLook {
   MapLook map;
   bool layers = false;         // the strip has layers as rows instead of flowing text
   bool lost_by_layer = false;  // the lost fact's heads by layer instead of by what they lost
+  FingerprintLook fingerprints;
   bool operator==(const ViewLook&) const = default;
 };
 
@@ -88,6 +90,7 @@ struct Selection {
   TokenSpan rows;         // tokens of the timeline's other axis; empty: all
   TokenSpan brush;        // a range that was marked; empty: none
   bool layers = false, lost_by_layer = false;
+  FingerprintLook fingerprints;
   PinnedTexts pins;                      // of all texts, also of those that are not on show
   std::map<int, std::string> run_notes;  // by run id
   std::string find;  // what is searched for, as engine/core/study/measure/token_query.h reads it; empty: nothing
