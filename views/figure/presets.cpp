@@ -73,6 +73,8 @@ std::vector<FigurePreset> of_runs() {
       {"cache-curve", "Tokens in the cache by position, over KV heads", recipe_of(kColumn, cached)},
       {"run-card", "What a policy did to a run, for a talk or a post: findings, text and map",
        recipe_of(kWide, RunCardOptions{})},
+      {"run-difference", "Where the answers of two runs differ, and what each had lost where they diverge",
+       recipe_of(kWide, AnswerDifferenceOptions{}), 2},
   };
 }
 

@@ -228,5 +228,11 @@ void visit_fields(RunCardOptions& o, V& v) {
   v("fit", o.fit);
   v("preview", o.preview);
 }
+template <typename V>
+void visit_fields(AnswerDifferenceOptions& o, V& v) {
+  v("q", o.q);
+  if (V::kReads || o.first >= 0) v("first", o.first);
+  if (V::kReads || !o.names.empty()) v("names", o.names);
+}
 
 }  // namespace kvscope::views
