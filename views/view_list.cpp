@@ -1,5 +1,6 @@
 #include "views/view_list.h"
 
+#include "views/answer_difference_view.h"
 #include "views/cache_timeline_view.h"
 #include "views/comparison_view.h"
 #include "views/fingerprint_view.h"
@@ -26,6 +27,7 @@ ViewList make_views(const ViewServices& services) {
   views.push_back(std::make_unique<TokenAttentionView>(services));
   views.push_back(std::make_unique<LostFactView>(services));
   views.push_back(std::make_unique<FingerprintView>(services));
+  views.push_back(std::make_unique<AnswerDifferenceView>(services));
   views.push_back(std::make_unique<HeadBoardView>(services));
   views.push_back(std::make_unique<ComparisonView>(services));
   views.push_back(std::make_unique<RunTableView>(services));

@@ -101,7 +101,9 @@ bool takes_all_runs(const views::FigureRecipe& recipe) {
                             std::holds_alternative<views::MetricByLayerOptions>(recipe.options) ||
                             std::holds_alternative<views::MapPanelsOptions>(recipe.options) ||
                             std::holds_alternative<views::LostFactOptions>(recipe.options) ||
-                            std::holds_alternative<views::RunPointsOptions>(recipe.options));
+                            std::holds_alternative<views::RunPointsOptions>(recipe.options) ||
+                            (std::holds_alternative<views::AnswerDifferenceOptions>(recipe.options) &&
+                             recipe.traces.size() == 1));  // which has both
 }
 
 // Two traces of several runs each are A and B, unless the recipe says how many are A.

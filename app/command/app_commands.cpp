@@ -9,6 +9,7 @@ void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui, 
   add_chat_commands(registry, session, ui);
   add_selection_commands(registry, session, ui);
   add_span_commands(registry, session, ui);
+  add_difference_commands(registry, session);
   add_find_commands(registry, session, ui);
   add_pin_commands(registry, session, ui);
   add_file_commands(registry, session, ui, views);

@@ -34,6 +34,7 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
 void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_selection_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui);
+void add_difference_commands(CommandRegistry& registry, Session& session);
 void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_pin_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_film_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);

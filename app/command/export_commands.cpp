@@ -91,7 +91,7 @@ struct FigureToMake {
   }
 };
 
-/// A preset over runs is of those that were chosen, as the views are; others are of A.
+/// A preset over runs is of those that were chosen, as the views are; one of two runs is of A and B, others are of A.
 std::vector<std::shared_ptr<const RunRecord>> runs_of_preset(Session& session, const views::FigureRecipe& recipe) {
   const bool over_runs = std::holds_alternative<views::LayerHeadMapOptions>(recipe.options) ||
                          std::holds_alternative<views::MetricByLayerOptions>(recipe.options);
@@ -100,6 +100,8 @@ std::vector<std::shared_ptr<const RunRecord>> runs_of_preset(Session& session, c
     for (const views::ShownRun& run : session.runs().chosen()) runs.push_back(run.run);
   }
   if (runs.empty()) runs.push_back(session.runs().shown_a()->run);
+  const views::ShownRun* b = session.runs().shown_b();
+  if (b != nullptr && std::holds_alternative<views::AnswerDifferenceOptions>(recipe.options)) runs.push_back(b->run);
   return runs;
 }
 

@@ -133,8 +133,9 @@ const Layout kLayouts[] = {{"us",
                              {"Alt+.", {kAlt, 61}},
                              {"Alt+,", {kAlt, kShift, 61}}}}};
 
-const std::map<std::string, int> kNamed = {{"enter", 36}, {"tab", 23},  {"space", 65}, {"left", 113}, {"right", 114},
-                                           {"home", 110}, {"end", 115}, {"f10", 76},   {"f11", 95},   {"f12", 96}};
+const std::map<std::string, int> kNamed = {{"enter", 36},  {"tab", 23}, {"space", 65}, {"left", 113},
+                                           {"right", 114}, {"up", 111}, {"down", 116}, {"home", 110},
+                                           {"end", 115},   {"f10", 76}, {"f11", 95},   {"f12", 96}};
 
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <variant>
 
+#include "views/figure/answer_difference_figure.h"
 #include "views/figure/column_spread_figure.h"
 #include "views/figure/curves_figure.h"
 #include "views/figure/decode_flops_figure.h"
@@ -26,7 +27,7 @@ namespace kvscope::views {
 using FigureOptions = std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions,
                                    CurvesOptions, MapPanelsOptions, StudyLinesOptions, StudyBarsOptions,
                                    ColumnSpreadOptions, TokenAttentionOptions, DecodeFlopsOptions, ScalingFitOptions,
-                                   LostFactOptions, RunPointsOptions, RunCardOptions, FingerprintOptions>;
+                                   LostFactOptions, RunPointsOptions, RunCardOptions, FingerprintOptions, AnswerDifferenceOptions>;
 
 std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip" ...
 

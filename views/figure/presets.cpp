@@ -75,6 +75,8 @@ std::vector<FigurePreset> of_runs() {
        recipe_of(kWide, RunCardOptions{})},
       {"run-fingerprints", "What each head keeps by token age, position or class, and one head in several runs",
        recipe_of(kWide, FingerprintOptions{})},
+      {"run-difference", "Where the answers of two runs differ, and what each had lost where they diverge",
+       recipe_of(kWide, AnswerDifferenceOptions{}), 2},
   };
 }
 

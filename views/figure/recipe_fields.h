@@ -239,5 +239,11 @@ void visit_fields(FingerprintOptions& o, V& v) {
   if (V::kReads || !o.names.empty()) v("names", o.names);
   if (V::kReads || !o.previews.empty()) v("previews", o.previews);
 }
+template <typename V>
+void visit_fields(AnswerDifferenceOptions& o, V& v) {
+  v("q", o.q);
+  if (V::kReads || o.first >= 0) v("first", o.first);
+  if (V::kReads || !o.names.empty()) v("names", o.names);
+}
 
 }  // namespace kvscope::views
