@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip",     "timeline",     "metric_by_layer",
                                          "curves",         "map_panels",      "study_lines",  "study_bars",
                                          "column_spread",  "token_attention", "decode_flops", "scaling_fit",
-                                         "lost_fact",      "run_points",      "run_card"};
+                                         "lost_fact",      "run_points",      "run_card",     "lifetimes"};
 
 /// Functions as overloads of one: a kind of options without a figure does not compile.
 template <typename... Functions>
@@ -303,6 +303,7 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
                         [&](const LostFactOptions& fact) { return lost_fact_figure(runs, fact, style); },
                         [&](const RunPointsOptions& points) { return run_points_figure(runs, points, style); },
                         [&](const RunCardOptions& card) { return run_card_figure(run, card, style); },
+                        [&](const LifetimesOptions& lives) { return lifetimes_figure(run, lives, style); },
                     },
                     recipe.options);
 }
