@@ -133,8 +133,9 @@ void CacheTimelineView::handle_mouse(ViewContext& context, ImVec2 origin) {
     const auto corner = [&](double x, double y) {
       return ImVec2{origin.x + static_cast<float>(x), origin.y + static_cast<float>(y)};
     };
+    const RowAxis rows{&context.selection->rows, run.n_tokens()};
     mouse_.handle(context, corner(panel->box.x, panel->box.y), corner(panel->box.right(), panel->box.bottom()), hovered,
-                  SpanMouse::Shows::view, true);
+                  SpanMouse::Shows::view, &rows);
   }
   if (!hovered && !active) return;
   for (const Panel& panel : drawing_.figure().panels) {

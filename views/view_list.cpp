@@ -7,6 +7,7 @@
 #include "views/head_board_view.h"
 #include "views/inspector_view.h"
 #include "views/layer_head_map_view.h"
+#include "views/lifetimes_view.h"
 #include "views/lost_fact_view.h"
 #include "views/metric_by_layer_view.h"
 #include "views/run_curves_view.h"
@@ -28,6 +29,7 @@ ViewList make_views(const ViewServices& services) {
   views.push_back(std::make_unique<LostFactView>(services));
   views.push_back(std::make_unique<FingerprintView>(services));
   views.push_back(std::make_unique<AnswerDifferenceView>(services));
+  views.push_back(std::make_unique<LifetimesView>(services));
   views.push_back(std::make_unique<HeadBoardView>(services));
   views.push_back(std::make_unique<ComparisonView>(services));
   views.push_back(std::make_unique<RunTableView>(services));

@@ -25,11 +25,6 @@ void pan(Session& session, double share) {
   views::show_span(session.selection(), views::pan_span(span, run.n_tokens(), share * span.size()), run);
 }
 
-void fit(Session& session) {
-  session.selection().rows = {};
-  views::show_span(session.selection(), {}, run_of(session));
-}
-
 views::TokenSpan span_argument(const Session& session, const nlohmann::json& arguments) {
   const int n = run_of(session).n_tokens();
   const int begin = integer_argument(arguments, "begin", 0), end = integer_argument(arguments, "end", n);
@@ -120,7 +115,8 @@ void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui)
                        std::vector<Argument> arguments = {}) {
     registry.add({id, title, group, shortcut, arguments, shown, std::move(action)});
   };
-  add("view.fit", "Show the whole run", "Time", "F", [&session] { fit(session); });
+  add("view.fit", "Show the whole run", "Time", "F",
+      [&session] { views::show_all(session.selection(), run_of(session)); });
   registry.add({"view.to_brush", "Zoom to the marked range", "Time", "Shift+F", takes(),
                 [shown, &session] { return shown() && !session.selection().brush.empty(); },
                 [&session] { views::show_span(session.selection(), session.selection().brush, run_of(session)); }});

@@ -86,13 +86,14 @@ std::string title_of(const std::string& name) {
   if (name == "arrangement") return "views";
   if (name == "looks") return "view";
   if (name == "own_layouts") return "custom layouts";
-  if (name == "view" || name == "rows" || name == "at_edge") return "shown range";
+  if (name == "view" || name == "rows" || name == "at_edge" || name.starts_with("life_rows")) return "shown range";
   if (name == "brush") return "marked range";
   if (name == "play_speed") return "playback speed";
   if (name == "play_loop") return "loop playback";
   if (name == "layers") return "rows of the strip";
   if (name == "lost_by_layer" || name == "fingerprint_order") return "order of the heads";
   if (name == "fingerprint_profile") return "profile of the heads";
+  if (name == "life_order") return "order of the tokens";
   if (name == "metric_chosen") return "metric";
   if (name == "heads") return "marked heads";
   if (name == "runs") return "set of runs";
@@ -134,6 +135,9 @@ std::string value_text(const std::string& name, const json& value) {
 /// with the one before, the strategy that chose the heads.
 void leave_out_companions(Changes& changes) {
   constexpr std::pair<std::string_view, std::string_view> kCompanions[] = {{"view", "at_edge"},
+                                                                           {"life_rows_of", "life_rows"},
+                                                                           {"life_rows", "view"},
+                                                                           {"life_rows", "life_order"},
                                                                            {"metric_chosen", "metric"},
                                                                            {"map_range", "metric"},
                                                                            {"map_range_b", "metric"},

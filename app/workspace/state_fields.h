@@ -15,6 +15,7 @@ struct Named {
 };
 
 inline constexpr std::string_view kColourNames[] = {"state", "score", "kept_heads", "oracle"};
+inline constexpr std::string_view kLifeOrderNames[] = {"position", "cost", "life"};
 inline constexpr std::string_view kAggregateNames[] = {"median", "mean", "min", "max", "iqr"};
 inline constexpr std::string_view kCompareNames[] = {"none", "side_by_side", "difference"};
 inline constexpr std::string_view kProfileNames[] = {"age", "position", "class"};
@@ -44,6 +45,9 @@ void visit_look(T& l, Visit&& visit) {
   visit("lost_by_layer", l.lost_by_layer, AnyValue{});
   visit("fingerprint_profile", l.fingerprints.profile, Named{kProfileNames});
   visit("fingerprint_order", l.fingerprints.order, Named{kFingerprintOrderNames});
+  visit("life_order", l.lifetimes.order, Named{kLifeOrderNames});
+  visit("life_rows", l.lifetimes.rows, FieldRange{0, kMaxPositions});
+  visit("life_rows_of", l.lifetimes.rows_of, FieldRange{0, kMaxPositions});
 }
 
 template <typename T, typename Visit>

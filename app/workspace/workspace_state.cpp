@@ -43,6 +43,7 @@ void forget_what_is_not_seen(WorkspaceState& state) {
   const views::Selection none;
   selection.layer = none.layer, selection.kv_head = none.kv_head, selection.token = none.token, selection.q = none.q;
   selection.view = none.view, selection.at_edge = none.at_edge, selection.rows = none.rows;
+  selection.lifetimes.rows = none.lifetimes.rows, selection.lifetimes.rows_of = none.lifetimes.rows_of;
   selection.brush = none.brush, selection.heads = none.heads;
 }
 

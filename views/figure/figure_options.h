@@ -10,6 +10,7 @@
 #include "views/figure/decode_flops_figure.h"
 #include "views/figure/fingerprints_figure.h"
 #include "views/figure/layer_head_map_figure.h"
+#include "views/figure/lifetimes_figure.h"
 #include "views/figure/lost_fact_figure.h"
 #include "views/figure/map_panels_figure.h"
 #include "views/figure/metric_by_layer_figure.h"
@@ -27,7 +28,7 @@ namespace kvscope::views {
 using FigureOptions = std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions,
                                    CurvesOptions, MapPanelsOptions, StudyLinesOptions, StudyBarsOptions,
                                    ColumnSpreadOptions, TokenAttentionOptions, DecodeFlopsOptions, ScalingFitOptions,
-                                   LostFactOptions, RunPointsOptions, RunCardOptions, FingerprintOptions, AnswerDifferenceOptions>;
+                                   LostFactOptions, RunPointsOptions, RunCardOptions, FingerprintOptions, AnswerDifferenceOptions, LifetimesOptions>;
 
 std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip" ...
 

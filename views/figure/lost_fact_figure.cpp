@@ -9,6 +9,7 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/fonts.h"
 #include "views/figure/lost_fact_image.h"
+#include "views/figure/query_axis.h"
 
 namespace kvscope::views {
 namespace {
@@ -90,15 +91,8 @@ void draw_panel(FigureBuilder& b, const HeadRowsPanel& panel, TokenSpan queries,
   if (panel.preview) b.preview_frame(box);
 }
 
-void draw_query_axis(FigureBuilder& b, const Box& last, double top, TokenSpan queries, HeadOrder order) {
+void draw_head_label(FigureBuilder& b, const Box& last, double top, HeadOrder order) {
   const FigureStyle& s = b.style();
-  std::vector<Tick> ticks;
-  const int target = std::max(2, static_cast<int>(last.w / (s.tick_size * 6)));
-  for (const double v : nice_values(queries.begin, queries.end - 1, target, true))
-    ticks.push_back({last.x + (v + 0.5 - queries.begin) / queries.size() * last.w, std::to_string(std::lround(v))});
-  b.x_ticks(last, ticks);
-  const double below = last.bottom() + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 0.6;
-  b.label("Query", {last.centre().x, below});
   const double room = last.bottom() - top;
   for (const char* name : {order == HeadOrder::mass ? "Heads, most mass lost first" : "Heads by layer", "Heads"}) {
     if (text_width(name, FontRole::text, s.label_size) > room) continue;
@@ -216,7 +210,7 @@ BuiltFigure lost_fact_figure(std::span<const RunRecord* const> runs, std::span<c
   const double of_legend = measure.legend({0, 0}, width, legend, true);
   const bool has_legend = s.height <= 0 || of_legend < s.height / 4;
   const double top = (has_legend ? of_legend + 2 : 0) + (preview ? measure.preview_height() + 2 : 0);
-  const double bottom = FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 1.3;
+  const double bottom = query_axis_height(s);
   const double title = s.tick_size * 1.5 + 2;
   const double box_height = s.height > 0 ? std::max(4.0, (s.height - top - bottom) / n - title) : fitting;
 
@@ -227,7 +221,8 @@ BuiltFigure lost_fact_figure(std::span<const RunRecord* const> runs, std::span<c
     panel.box = {left, y, width, box_height};
     draw_panel(b, panel, queries, o.order);
   }
-  draw_query_axis(b, panels.back().box, top, queries, o.order);
+  draw_query_axis(b, panels.back().box, queries);
+  draw_head_label(b, panels.back().box, top, o.order);
   if (preview) b.preview_badge(left + width + 2, top - 2);
   b.figure().title = "Heads that still have a span of the text";
   return {std::move(b.figure()), tidy_heads(panels, o), describe_fact(panels, o)};

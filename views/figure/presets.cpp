@@ -71,6 +71,8 @@ std::vector<FigurePreset> of_runs() {
       {"cache-timeline", "One head's cache over time: lifelines and occupancy", recipe_of(kColumn, TimelineOptions{})},
       {"nll-curve", "Negative log-likelihood of the run's tokens by position", recipe_of(kColumn, CurvesOptions{})},
       {"cache-curve", "Tokens in the cache by position, over KV heads", recipe_of(kColumn, cached)},
+      {"run-lifetimes", "How long one head keeps each token, and the oracle's verdict on each eviction",
+       recipe_of(kColumn, LifetimesOptions{})},
       {"run-card", "What a policy did to a run, for a talk or a post: findings, text and map",
        recipe_of(kWide, RunCardOptions{})},
       {"run-fingerprints", "What each head keeps by token age, position or class, and one head in several runs",

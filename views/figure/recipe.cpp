@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip",     "timeline",     "metric_by_layer",
                                          "curves",         "map_panels",      "study_lines",  "study_bars",
                                          "column_spread",  "token_attention", "decode_flops", "scaling_fit",
-                                         "lost_fact",      "run_points",      "run_card",     "fingerprints", "answer_difference"};
+                                         "lost_fact",      "run_points",      "run_card",     "fingerprints", "answer_difference", "lifetimes"};
 
 /// Functions as overloads of one: a kind of options without a figure does not compile.
 template <typename... Functions>
@@ -305,6 +305,7 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
                         [&](const RunCardOptions& card) { return run_card_figure(run, card, style); },
                         [&](const FingerprintOptions& prints) { return fingerprints_figure(runs, prints, style); },
                         [&](const AnswerDifferenceOptions& two) { return answer_difference_figure(runs, two, style); },
+                        [&](const LifetimesOptions& lives) { return lifetimes_figure(run, lives, style); },
                     },
                     recipe.options);
 }

@@ -15,6 +15,9 @@ inline constexpr std::string_view kIntervals[] = {"none", "whiskers", "band"};
 inline constexpr std::string_view kHeadOrders[] = {"mass", "layer"};
 inline constexpr std::string_view kProfiles[] = {"age", "position", "class"};
 inline constexpr std::string_view kFingerprintOrders[] = {"layer", "cluster"};
+}
+template <typename V>
+inline constexpr std::string_view kLifeOrders[] = {"position", "cost", "life"};
 /// Of RunMeasure, in its order.
 inline constexpr std::string_view kRunMeasureNames[] = {"nll_answer",     "nll_text",    "above_chance", "cache_size",
                                                         "cache_size_end", "cache_bytes", "ms_per_token", "tokens"};
@@ -214,6 +217,17 @@ void visit_fields(LostFactOptions& o, V& v) {
   if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
   if (V::kReads || !o.names.empty()) v("names", o.names);
   if (V::kReads || !o.previews.empty()) v("previews", o.previews);
+}
+template <typename V>
+void visit_fields(LifetimesOptions& o, V& v) {
+  v("layer", o.layer);
+  v("kv_head", o.kv_head);
+  v.choice("order", o.order, kLifeOrders);
+  v("preview", o.preview);
+  // A part is written where one is shown.
+  if (V::kReads || o.token > 0 || o.n_tokens > 0) v("token", o.token), v("n_tokens", o.n_tokens);
+  if (V::kReads || o.n_rows > 0) v("row", o.row), v("n_rows", o.n_rows);
+  if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
 }
 template <typename V>
 void visit_fields(RunPointsOptions& o, V& v) {

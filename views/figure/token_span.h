@@ -27,12 +27,12 @@ inline TokenSpan clamp_span(TokenSpan span, int n) {
 }
 
 /// `factor` times as long; what lies at the share `at` of it stays there. A factor other than 1 changes the length by a
-/// token at least, as far as kLeastSpan and the run allow.
-inline TokenSpan zoom_span(TokenSpan span, int n, double factor, double at) {
+/// token at least, as far as `least` and the run allow.
+inline TokenSpan zoom_span(TokenSpan span, int n, double factor, double at, int least = kLeastSpan) {
   span = clamp_span(span, n);
-  int size = static_cast<int>(std::lround(std::clamp(span.size() * factor, 1.0, 2.0 * n + kLeastSpan)));
+  int size = static_cast<int>(std::lround(std::clamp(span.size() * factor, 1.0, 2.0 * n + least)));
   if (size == span.size() && factor != 1) size += factor > 1 ? 1 : -1;
-  size = std::clamp(size, std::min(kLeastSpan, n), n);
+  size = std::clamp(size, std::min(least, n), n);
   const auto begin = static_cast<std::int32_t>(std::lround(span.begin + at * (span.size() - size)));
   return clamp_span({begin, begin + size}, n);
 }

@@ -7,7 +7,7 @@ void leave_text(Selection& selection, int n_common, bool same_prompt) {
     if (*token >= n_common) *token = -1;
   }
   if (same_prompt) return;
-  for (TokenSpan* span : {&selection.view, &selection.rows, &selection.brush}) {
+  for (TokenSpan* span : {&selection.view, &selection.rows, &selection.brush, &selection.lifetimes.rows}) {
     if (span->end > n_common) *span = {};
   }
   if (selection.view.empty()) selection.at_edge = false;

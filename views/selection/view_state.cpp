@@ -20,13 +20,15 @@ ViewLook look_of(const Selection& s) {
           .map = s.map,
           .layers = s.layers,
           .lost_by_layer = s.lost_by_layer,
-          .fingerprints = s.fingerprints};
+          .fingerprints = s.fingerprints,
+          .lifetimes = s.lifetimes};
 }
 
 void set_look(Selection& s, const ViewLook& look) {
   s.colour = look.colour, s.metric = look.metric, s.metric_chosen = look.metric_chosen;
   s.map = look.map, s.layers = look.layers, s.lost_by_layer = look.lost_by_layer;
   s.fingerprints = look.fingerprints;
+  s.lifetimes = look.lifetimes;
 }
 
 void choose_metric(Selection& selection, Metric metric) {
@@ -44,6 +46,7 @@ void start_over(Selection& selection) {
   selection.token = selection.hovered_token = -1;
   selection.q.reset();
   selection.view = selection.rows = selection.brush = {};
+  selection.lifetimes.rows = selection.lifetimes.rows_of = {};
   selection.at_edge = selection.play.on = false;
 }
 
@@ -54,12 +57,22 @@ TokenSpan shown_span(const Selection& selection, int n) {
 
 TokenSpan shown_rows(const Selection& selection, int n) { return clamp_span(selection.rows, n); }
 
+TokenSpan shown_life_rows(const Selection& selection, int n) {
+  const LifetimesLook& look = selection.lifetimes;
+  return clamp_span(look.rows_of == selection.brush ? look.rows : TokenSpan{}, n);
+}
+
 void show_span(Selection& selection, TokenSpan span, const RunRecord& run) {
   const int n = run.n_tokens();
   span = clamp_span(span, n);
   const bool whole = span.size() >= n;
   selection.view = whole ? TokenSpan{} : span;
   selection.at_edge = !whole && span.end == n && run.status == RunStatus::running;
+}
+
+void show_all(Selection& selection, const RunRecord& run) {
+  selection.rows = selection.lifetimes.rows = selection.lifetimes.rows_of = {};
+  show_span(selection, {}, run);
 }
 
 void scrub_to(Selection& selection, std::int32_t q, const RunRecord& run) {

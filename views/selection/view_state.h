@@ -12,6 +12,7 @@
 #include "engine/core/record/pins.h"
 #include "engine/core/record/run_record.h"
 #include "engine/core/record/token_attention.h"
+#include "engine/core/study/heads/token_lives.h"
 #include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/fingerprints.h"
 #include "views/figure/head_set.h"
@@ -55,6 +56,14 @@ struct HeadBoard {
   int context = 0;      // tokens: the length at which bytes are said; 0: the model's own
 };
 
+/// How the lifetimes are looked at.
+struct LifetimesLook {
+  LifeOrder order = LifeOrder::position;
+  TokenSpan rows;     // shown, counted in the order; empty: all
+  TokenSpan rows_of;  // the marked range that they are of: the rows of another one are all shown
+  bool operator==(const LifetimesLook&) const = default;
+};
+
 /// How one view shows what it shows. A view that is open twice has two of them.
 struct ViewLook {
   ColourMode colour = ColourMode::state;
@@ -64,6 +73,7 @@ struct ViewLook {
   bool layers = false;         // the strip has layers as rows instead of flowing text
   bool lost_by_layer = false;  // the lost fact's heads by layer instead of by what they lost
   FingerprintLook fingerprints;
+  LifetimesLook lifetimes;
   bool operator==(const ViewLook&) const = default;
 };
 
@@ -91,6 +101,7 @@ struct Selection {
   TokenSpan brush;        // a range that was marked; empty: none
   bool layers = false, lost_by_layer = false;
   FingerprintLook fingerprints;
+  LifetimesLook lifetimes;
   PinnedTexts pins;                      // of all texts, also of those that are not on show
   std::map<int, std::string> run_notes;  // by run id
   std::string find;  // what is searched for, as engine/core/study/measure/token_query.h reads it; empty: nothing
@@ -108,8 +119,12 @@ void start_over(Selection& selection);
 TokenSpan shown_span(const Selection& selection, int n);
 /// The same of the timeline's axis of tokens.
 TokenSpan shown_rows(const Selection& selection, int n);
+/// Of the `n` rows of the lifetimes.
+TokenSpan shown_life_rows(const Selection& selection, int n);
 /// Shows that part, as far as the run has it. One that ends at the end of a run that goes on stays there.
 void show_span(Selection& selection, TokenSpan span, const RunRecord& run);
+/// The whole run again, on every axis.
+void show_all(Selection& selection, const RunRecord& run);
 /// Goes to query q. A view that showed the position before shows the new one too: it moves no further than it must, and
 /// not at all where a person has looked away.
 void scrub_to(Selection& selection, std::int32_t q, const RunRecord& run);

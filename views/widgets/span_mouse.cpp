@@ -9,21 +9,23 @@
 
 namespace kvscope::views {
 
-void SpanMouse::handle(ViewContext& context, ImVec2 min, ImVec2 max, bool hovered, Shows shows, bool with_rows) {
+void SpanMouse::handle(ViewContext& context, ImVec2 min, ImVec2 max, bool hovered, Shows shows, const RowAxis* rows) {
   if (!drawable(context.a) || max.x <= min.x) return;
   const RunRecord& run = *context.a->run;
-  if (button_ >= 0) drag(context, min, max, shows, with_rows);
+  if (button_ >= 0) drag(context, min, max, shows, rows);
   if (!hovered) return;
-  wheel(context, min, max, shows, with_rows);
-  for (const int button : {ImGuiMouseButton_Right, ImGuiMouseButton_Middle}) {
-    if (!ImGui::IsMouseClicked(button)) continue;
+  wheel(context, min, max, shows, rows);
+  for (const int button : {ImGuiMouseButton_Right, ImGuiMouseButton_Middle, ImGuiMouseButton_Left}) {
+    const bool drags = button != ImGuiMouseButton_Left || (rows != nullptr && rows->left_drags);
+    if (!drags || !ImGui::IsMouseClicked(button)) continue;
     button_ = button;
     span_ = shown_span(*context.selection, run.n_tokens());
-    rows_ = shown_rows(*context.selection, run.n_tokens());
+    if (rows != nullptr) rows_ = clamp_span(*rows->rows, rows->n);
   }
   if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) {
-    context.selection->rows = {};
-    show_span(*context.selection, {}, run);
+    show_all(*context.selection, run);
+    if (rows != nullptr) *rows->rows = {};
+    if (button_ == ImGuiMouseButton_Left) button_ = -1;  // else its drag would take back what it began with
   }
 }
 
@@ -48,7 +50,7 @@ bool drag_brush(Selection& selection, std::int32_t token, bool hovered) {
   return true;
 }
 
-void SpanMouse::wheel(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, bool with_rows) {
+void SpanMouse::wheel(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, const RowAxis* rows) {
   const ImGuiIO& io = ImGui::GetIO();
   if (io.MouseWheel == 0 && io.MouseWheelH == 0) return;
   Selection& selection = *context.selection;
@@ -60,29 +62,34 @@ void SpanMouse::wheel(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows,
   const float sideways = io.MouseWheelH != 0 ? io.MouseWheelH : io.KeyShift ? io.MouseWheel : 0;
   if (sideways != 0) {
     show_span(selection, pan_span(span, n, -sideways * kPanStep * span.size()), run);
-  } else if (io.KeyCtrl && with_rows) {
-    const double y = std::clamp((max.y - io.MousePos.y) / std::max(1.f, max.y - min.y), 0.f, 1.f);
-    const TokenSpan rows = zoom_span(shown_rows(selection, n), n, factor, y);
-    selection.rows = rows.size() >= n ? TokenSpan{} : rows;
-  } else {
+    return;
+  }
+  if (rows != nullptr && io.KeyCtrl != rows->with_time) {
+    const float below = std::clamp((io.MousePos.y - min.y) / std::max(1.f, max.y - min.y), 0.f, 1.f);
+    const TokenSpan zoomed = zoom_span(*rows->rows, rows->n, factor, rows->from_top ? below : 1 - below, rows->least);
+    *rows->rows = zoomed.size() >= rows->n ? TokenSpan{} : zoomed;
+  }
+  if (rows == nullptr || rows->with_time || !io.KeyCtrl) {
     const double at = shows == Shows::view ? x : std::clamp((x * n - span.begin) / span.size(), 0.0, 1.0);
     show_span(selection, zoom_span(span, n, factor, at), run);
   }
 }
 
-void SpanMouse::drag(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, bool with_rows) {
+void SpanMouse::drag(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, const RowAxis* rows) {
   if (!ImGui::IsMouseDown(button_)) {
     button_ = -1;
     return;
   }
-  const ImVec2 moved = ImGui::GetMouseDragDelta(button_, 0);
+  // A click of the left button may shake a little.
+  const ImVec2 moved = ImGui::GetMouseDragDelta(button_, button_ == ImGuiMouseButton_Left ? -1.f : 0.f);
   if (moved.x == 0 && moved.y == 0) return;
   const RunRecord& run = *context.a->run;
   const int n = run.n_tokens();
   const double share = moved.x / (max.x - min.x);
   show_span(*context.selection, pan_span(span_, n, shows == Shows::view ? -share * span_.size() : share * n), run);
-  if (!with_rows || rows_.size() >= n) return;
-  context.selection->rows = pan_span(rows_, n, moved.y / std::max(1.f, max.y - min.y) * rows_.size());
+  if (rows == nullptr || rows_.size() >= rows->n) return;
+  const double down = moved.y / std::max(1.f, max.y - min.y) * rows_.size();
+  *rows->rows = pan_span(rows_, rows->n, rows->from_top ? -down : down);
 }
 
 std::string tokens_per_pixel(TokenSpan span, float width) {

@@ -12,8 +12,18 @@ namespace kvscope::views {
 /// way lets it go. `token` is under the mouse, -1 for none. True while the mouse is taken, so that it selects nothing.
 bool drag_brush(Selection& selection, std::int32_t token, bool hovered);
 
+/// Rows that the mouse moves besides the time.
+struct RowAxis {
+  TokenSpan* rows;  // that are shown, of `n`; empty: all
+  int n;
+  int least = kLeastSpan;   // that zooming leaves
+  bool from_top = false;    // where row 0 is
+  bool with_time = false;   // the wheel zooms both axes, with Ctrl the time alone; else with Ctrl the rows alone
+  bool left_drags = false;  // the left button too
+};
+
 /// Wheel zooms at the cursor, Shift+wheel and a sideways wheel scroll, the right or middle button drags, a double click
-/// fits. With rows, Ctrl+wheel zooms these, and a drag moves both. One object a view: it remembers the drag.
+/// fits. With rows, a drag moves both axes. One object a view: it remembers the drag.
 class SpanMouse {
  public:
   enum class Shows : std::uint8_t {
@@ -22,13 +32,13 @@ class SpanMouse {
   };
   /// `hovered`: the mouse is over the area and nothing lies on it.
   void handle(ViewContext& context, ImVec2 min, ImVec2 max, bool hovered, Shows shows = Shows::view,
-              bool with_rows = false);
+              const RowAxis* rows = nullptr);
   /// The same where the area shows `drawn`: a part of the selection's span, or more than the run has.
   void handle_part(ViewContext& context, ImVec2 min, ImVec2 max, bool hovered, TokenSpan drawn);
 
  private:
-  void wheel(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, bool with_rows);
-  void drag(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, bool with_rows);
+  void wheel(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, const RowAxis* rows);
+  void drag(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, const RowAxis* rows);
 
   int button_ = -1;  // that drags
   TokenSpan span_, rows_;

@@ -110,11 +110,8 @@ void TimeDeck::draw_controls(ViewContext& context, float height) {
     context.command("find.open");
   if (button("Record", "timeline.record", "Make a GIF or video of what is shown (Shift+F12)") && context.command)
     context.command("film.record");
-  const bool zoomed = !selection.view.empty() || !selection.rows.empty();
-  if (zoomed && button("Fit", "timeline.fit", "Show the whole run (F)")) {
-    selection.rows = {};
-    show_span(selection, {}, run);
-  }
+  const bool zoomed = !selection.view.empty() || !selection.rows.empty() || !selection.lifetimes.rows.empty();
+  if (zoomed && button("Fit", "timeline.fit", "Show the whole run (F)")) show_all(selection, run);
   const bool live = !selection.q;
   const char* label = live ? "live" : "go live";
   const float width = theme.px(64), right = right_edge();

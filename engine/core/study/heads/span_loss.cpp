@@ -1,46 +1,22 @@
 #include "engine/core/study/heads/span_loss.h"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
+
+#include "engine/core/study/heads/head_evictions.h"
 
 namespace kvscope {
 namespace {
 
-/// One head's row of each series, any of which may be shorter than the run.
-struct HeadRows {
-  const RunRecord& run;
-  int layer, kv_head;
-  const std::vector<std::int32_t>& evict_at;
-  const std::vector<float>* masses;
-  const std::vector<VerdictOfEviction>* verdicts;
+const std::vector<VerdictOfEviction>* row_of(const RunRecord& run, const EvictionVerdicts& verdicts, int layer,
+                                             int kv_head) {
+  return verdicts.empty() ? nullptr : &verdicts[static_cast<std::size_t>(layer) * run.model.n_kv_heads + kv_head];
+}
 
-  HeadRows(const RunRecord& run, int layer, int kv_head, const EvictionVerdicts& all)
-      : run(run),
-        layer(layer),
-        kv_head(kv_head),
-        evict_at(run.evict_at.row(layer, kv_head)),
-        masses(run.future_mass.empty() ? nullptr : &run.future_mass.row(layer, kv_head)),
-        verdicts(all.empty() ? nullptr : &all[static_cast<std::size_t>(layer) * run.model.n_kv_heads + kv_head]) {}
-
-  /// The first query that cannot see the token; kUndecided or more: it is there to the end.
-  std::int32_t gone(std::int32_t t) const {
-    const auto i = static_cast<std::size_t>(t);
-    return i < evict_at.size() ? std::max(t, evict_at[i]) : kUndecided;
-  }
-  bool is_evicted(std::int32_t t) const { return gone(t) < run.queries(); }
-
-  Eviction eviction(std::int32_t t) const {
-    const auto i = static_cast<std::size_t>(t);
-    Eviction found{.t = t, .layer = layer, .kv_head = kv_head, .q = gone(t)};
-    if (masses && i < masses->size() && !std::isnan((*masses)[i])) found.mass = (*masses)[i];
-    if (verdicts && i < verdicts->size()) found.verdict = (*verdicts)[i].verdict;
-    return found;
-  }
-};
-
-HeadSpan head_span(const HeadRows& rows, const SpanLoss& span) {
-  HeadSpan head{.layer = rows.layer, .kv_head = rows.kv_head};
+HeadSpan head_span(const RunRecord& run, int layer, int kv_head, const EvictionVerdicts& verdicts,
+                   const SpanLoss& span) {
+  const HeadEvictions rows(run, layer, kv_head, row_of(run, verdicts, layer, kv_head));
+  HeadSpan head{.layer = layer, .kv_head = kv_head};
   std::int32_t last_left = -1;
   for (std::int32_t t = span.first; t <= span.last; ++t) {
     head.held_at_answer += visible(span.answer, t, rows.gone(t));
@@ -53,7 +29,7 @@ HeadSpan head_span(const HeadRows& rows, const SpanLoss& span) {
     head.mass_lost += eviction.mass;
     head.judged += eviction.verdict != EvictionVerdict::unknown;
     head.wrong += eviction.verdict == EvictionVerdict::wrong;
-    head.token_queries += rows.run.queries() - eviction.q;
+    head.token_queries += run.queries() - eviction.q;
   }
   if (head.held_at_end == 0) head.gone_at = last_left;
   std::ranges::stable_sort(head.evictions, {}, &Eviction::q);  // they come by token
@@ -88,8 +64,7 @@ SpanLoss span_loss(const RunRecord& run, std::int32_t first, std::int32_t last, 
   if (loss.last < loss.first) return loss;
   loss.answer = run.prompt_len < n && loss.first <= run.prompt_len ? run.prompt_len : n - 1;
   loss.read_at_answer = std::min(loss.last, loss.answer) - loss.first + 1;
-  each_decided_head(run,
-                    [&](int layer, int head) { add(loss, head_span(HeadRows(run, layer, head, verdicts), loss)); });
+  each_decided_head(run, [&](int layer, int head) { add(loss, head_span(run, layer, head, verdicts, loss)); });
   loss.bytes = static_cast<double>(run.model.bytes_of_token()) * static_cast<double>(loss.evicted);
   return loss;
 }
@@ -98,7 +73,7 @@ std::vector<std::int32_t> span_held(const RunRecord& run, int layer, int kv_head
                                     std::int32_t last) {
   const std::int32_t n = run.queries();
   std::vector<std::int32_t> held(static_cast<std::size_t>(n), 0);
-  const HeadRows rows(run, layer, kv_head, {});
+  const HeadEvictions rows(run, layer, kv_head, nullptr);
   for (std::int32_t t = std::max(0, first); t <= std::min(last, n - 1); ++t) {
     ++held[static_cast<std::size_t>(t)];
     if (rows.is_evicted(t)) --held[static_cast<std::size_t>(rows.gone(t))];
@@ -114,7 +89,7 @@ std::vector<Eviction> worst_misses(const RunRecord& run, const EvictionVerdicts&
     return std::tuple(-a.mass, a.t, a.layer, a.kv_head) < std::tuple(-b.mass, b.t, b.layer, b.kv_head);
   };
   each_decided_head(run, [&](int layer, int head) {
-    const HeadRows rows(run, layer, head, verdicts);
+    const HeadEvictions rows(run, layer, head, row_of(run, verdicts, layer, head));
     for (std::int32_t t = 0; t < run.queries(); ++t) {
       if (!rows.is_evicted(t)) continue;
       const Eviction eviction = rows.eviction(t);

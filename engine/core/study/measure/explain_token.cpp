@@ -102,8 +102,8 @@ std::string oracle_verdict(const Question& question, bool evicted) {
   return evicted ? verdict_on_evicted(question) : verdict_on_kept(question);
 }
 
-/// The policy's own reason.
-std::string reason(const Question& question, bool evicted) {
+/// The policy's own reason. contest: of the head, when the token left the cache or, of a kept one, the window.
+std::string reason(const Question& question, bool evicted, const Contest* contest) {
   const RunRecord& run = question.run;
   if (run.is_local_by_model(question.layer, question.kv_head))
     return ": this layer of the model attends only to its newest " + counted(question.geometry.window, "token") +
@@ -120,7 +120,7 @@ std::string reason(const Question& question, bool evicted) {
                             .evicted = evicted,
                             .local = question.is_local(),
                             .score = question.score(),
-                            .contest = question.contest_at(evicted ? question.evict_at : question.out()),
+                            .contest = contest,
                             .has_contests = !run.contests.empty(),
                             .name_of = [&run](std::int32_t t) { return token_name(run, t); }};
   return policy_of(run.policy).explain(asked);
@@ -128,12 +128,12 @@ std::string reason(const Question& question, bool evicted) {
 
 std::string explain_evicted(const Question& question) {
   return question.name() + " was evicted from " + question.head() + " at query " + std::to_string(question.evict_at) +
-         reason(question, true) + oracle_verdict(question, true);
+         reason(question, true, question.contest_at(question.evict_at)) + oracle_verdict(question, true);
 }
 
 std::string explain_kept(const Question& question) {
   std::string text = question.name() + " is kept by " + question.head() + " at query " + std::to_string(question.q);
-  text += reason(question, false);
+  text += reason(question, false, question.contest_at(question.out()));
   if (question.evict_at < kUndecided) text += " It is evicted at query " + std::to_string(question.evict_at) + ".";
   return text + oracle_verdict(question, false);
 }
@@ -159,6 +159,11 @@ std::string change_note(const RunRecord& run, std::int32_t q) {
 }
 
 }  // namespace
+
+std::string eviction_reason(const RunRecord& run, int layer, int kv_head, std::int32_t t, const Contest* contest) {
+  const std::int32_t evict_at = run.evict_at.row(layer, kv_head).at(static_cast<std::size_t>(t));
+  return reason({run, layer, kv_head, t, evict_at, run.geometry(layer, kv_head), evict_at}, true, contest);
+}
 
 std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int32_t t, std::int32_t q) {
   if (t < 0 || t >= run.n_tokens() || run.evict_at.empty()) {

@@ -163,6 +163,8 @@ constexpr std::uint8_t verdict_code(const VerdictOfEviction& found) {
 }
 /// The same for every token of every head, [n_layers * n_kv_heads][n_tokens]; empty without an oracle.
 std::vector<std::vector<VerdictOfEviction>> eviction_verdicts(const RunRecord& run);
+/// Those of one head, [n_tokens]: at the cost of its pool.
+std::vector<VerdictOfEviction> eviction_verdicts(const RunRecord& run, int layer, int kv_head);
 
 /// Means over (head, query) pairs at which something was chosen, each with the same weight. Over all heads and queries of a
 /// run these are THE recall, chance and mass recall of the run, wherever one is shown (docs/explanation/oracle.md says why).

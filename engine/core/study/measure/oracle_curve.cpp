@@ -1,5 +1,8 @@
 #include "engine/core/study/measure/oracle_curve.h"
 
+#include <optional>
+#include <utility>
+
 namespace kvscope {
 
 static void add_curves(const Oracle& oracle, const std::vector<int>& pool,
@@ -63,13 +66,20 @@ VerdictOfEviction eviction_verdict(const RunRecord& run, int layer, int kv_head,
   return quarter.counts(layer, kv_head, evict_at).pool > 0 ? judged(quarter, true) : VerdictOfEviction{};
 }
 
-std::vector<std::vector<VerdictOfEviction>> eviction_verdicts(const RunRecord& run) {
+namespace {
+
+using Verdicts = std::vector<std::vector<VerdictOfEviction>>;
+
+/// Of the pools that have the head, or of all of them: rows of other heads are empty.
+Verdicts verdicts_of_pools(const RunRecord& run, std::optional<int> wanted) {
   const Oracle own(run);
   if (!own.is_known()) return {};
   const auto n_heads = static_cast<std::size_t>(run.model.n_layers) * static_cast<std::size_t>(run.model.n_kv_heads);
-  std::vector<std::vector<VerdictOfEviction>> verdicts(n_heads, std::vector<VerdictOfEviction>(run.ids.size()));
+  Verdicts verdicts(n_heads);
   const auto judge = [&](const Oracle& oracle, bool by_quarter) {
     for (const std::vector<int>& pool : OracleCurve::pools(oracle)) {
+      if (wanted && std::ranges::find(pool, *wanted) == pool.end()) continue;
+      for (const int head : pool) verdicts[static_cast<std::size_t>(head)].resize(run.ids.size());
       std::vector<OracleCounts> row(pool.size());
       OracleCurve::for_each_query(oracle, pool, [&](const OracleCurve& heads, std::int32_t q) {
         bool has_read = false;
@@ -86,6 +96,16 @@ std::vector<std::vector<VerdictOfEviction>> eviction_verdicts(const RunRecord& r
   judge(own, false);
   if (!run.oracle.budget) judge(Oracle(run, quarter_of(run.oracle)), true);
   return verdicts;
+}
+
+}  // namespace
+
+Verdicts eviction_verdicts(const RunRecord& run) { return verdicts_of_pools(run, std::nullopt); }
+
+std::vector<VerdictOfEviction> eviction_verdicts(const RunRecord& run, int layer, int kv_head) {
+  const int head = layer * run.model.n_kv_heads + kv_head;
+  Verdicts verdicts = verdicts_of_pools(run, head);
+  return verdicts.empty() ? std::vector<VerdictOfEviction>() : std::move(verdicts[static_cast<std::size_t>(head)]);
 }
 
 }  // namespace kvscope

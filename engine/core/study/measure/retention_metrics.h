@@ -112,5 +112,8 @@ Occupancy occupancy(const RunRecord& run, int layer, int kv_head);
 /// "Why was this token evicted?" as a sentence: newcomer, boundary, both effective scores, oracle verdict. Also says so
 /// when it is kept, a sink, in the window, dropped by a threshold, or the run has no contest for it.
 std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int32_t t, std::int32_t q);
+/// The part of it that follows "was evicted at query 90", without the oracle: ": its score ...", ". No contest ...". For a
+/// token that was evicted. contest: the head's at that query; null: none was recorded.
+std::string eviction_reason(const RunRecord& run, int layer, int kv_head, std::int32_t t, const Contest* contest);
 
 }  // namespace kvscope
