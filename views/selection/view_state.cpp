@@ -19,12 +19,15 @@ ViewLook look_of(const Selection& s) {
           .metric_chosen = s.metric_chosen,
           .map = s.map,
           .layers = s.layers,
-          .lost_by_layer = s.lost_by_layer};
+          .lost_by_layer = s.lost_by_layer,
+          .unseen_heads = s.unseen_heads,
+          .unseen_whole = s.unseen_whole};
 }
 
 void set_look(Selection& s, const ViewLook& look) {
   s.colour = look.colour, s.metric = look.metric, s.metric_chosen = look.metric_chosen;
   s.map = look.map, s.layers = look.layers, s.lost_by_layer = look.lost_by_layer;
+  s.unseen_heads = look.unseen_heads, s.unseen_whole = look.unseen_whole;
 }
 
 void choose_metric(Selection& selection, Metric metric) {

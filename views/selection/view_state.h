@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/core/record/pins.h"
+#include "engine/core/record/query_attention.h"
 #include "engine/core/record/run_record.h"
 #include "engine/core/record/token_attention.h"
 #include "engine/core/study/measure/retention_metrics.h"
@@ -54,6 +55,9 @@ struct HeadBoard {
   int context = 0;      // tokens: the length at which bytes are said; 0: the model's own
 };
 
+/// Whose attention to evicted tokens is drawn.
+enum class UnseenHeads : std::uint8_t { one, layer, all };
+
 /// How one view shows what it shows. A view that is open twice has two of them.
 struct ViewLook {
   ColourMode colour = ColourMode::state;
@@ -62,6 +66,8 @@ struct ViewLook {
   MapLook map;
   bool layers = false;         // the strip has layers as rows instead of flowing text
   bool lost_by_layer = false;  // the lost fact's heads by layer instead of by what they lost
+  UnseenHeads unseen_heads = UnseenHeads::one;
+  bool unseen_whole = false;  // the axis of what a query could not see goes up to its greatest bar
   bool operator==(const ViewLook&) const = default;
 };
 
@@ -88,6 +94,8 @@ struct Selection {
   TokenSpan rows;         // tokens of the timeline's other axis; empty: all
   TokenSpan brush;        // a range that was marked; empty: none
   bool layers = false, lost_by_layer = false;
+  UnseenHeads unseen_heads = UnseenHeads::one;
+  bool unseen_whole = false;
   PinnedTexts pins;                      // of all texts, also of those that are not on show
   std::map<int, std::string> run_notes;  // by run id
   std::string find;  // what is searched for, as engine/core/study/measure/token_query.h reads it; empty: nothing
@@ -145,6 +153,14 @@ struct AskedAttention {
   std::string why_not;                           // the reason for none; empty while it is on its way
 };
 
+/// Attention that A's shown query gives the tokens up to it, asked in the same way.
+struct AskedQueryAttention {
+  bool wanted = false;
+  /// Of A: of the shown query or, while that is on its way, of the query that was known last; null: none yet.
+  std::shared_ptr<const QueryAttention> answer;
+  std::string why_not;
+};
+
 /// What a view draws from and whom it asks. Views change the selection and run commands by id; nothing else.
 struct ViewContext {
   const ShownRun* a = nullptr;  // null: nothing on show
@@ -152,6 +168,7 @@ struct ViewContext {
   Selection* selection = nullptr;
   std::function<void(const std::string& command_id)> command;  // "run.start", "figure.export" ...
   AskedAttention* attention = nullptr;                         // null: no engine
+  AskedQueryAttention* query_attention = nullptr;              // the same
   const std::vector<std::int32_t>* hits = nullptr;  // tokens of A that were found, ascending; null: no search
   const std::vector<PlacedPin>* pins = nullptr;     // of A's text, by letter; null: none
   const OpenStudies* studies = nullptr;             // null: none can be open
