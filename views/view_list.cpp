@@ -12,6 +12,7 @@
 #include "views/study_view.h"
 #include "views/token_attention_view.h"
 #include "views/token_strip_view.h"
+#include "views/unseen_tokens_view.h"
 
 namespace kvscope::views {
 
@@ -24,6 +25,7 @@ ViewList make_views(const ViewServices& services) {
   views.push_back(std::make_unique<RunCurvesView>(services));
   views.push_back(std::make_unique<TokenAttentionView>(services));
   views.push_back(std::make_unique<LostFactView>(services));
+  views.push_back(std::make_unique<UnseenTokensView>(services));
   views.push_back(std::make_unique<HeadBoardView>(services));
   views.push_back(std::make_unique<ComparisonView>(services));
   views.push_back(std::make_unique<RunTableView>(services));

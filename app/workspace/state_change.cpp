@@ -92,6 +92,8 @@ std::string title_of(const std::string& name) {
   if (name == "play_loop") return "loop playback";
   if (name == "layers") return "rows of the strip";
   if (name == "lost_by_layer") return "order of the heads";
+  if (name == "unseen_heads") return "heads of the unseen tokens";
+  if (name == "unseen_whole") return "scale of the unseen tokens";
   if (name == "metric_chosen") return "metric";
   if (name == "heads") return "marked heads";
   if (name == "runs") return "set of runs";

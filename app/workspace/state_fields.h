@@ -16,6 +16,7 @@ struct Named {
 
 inline constexpr std::string_view kColourNames[] = {"state", "score", "kept_heads", "oracle"};
 inline constexpr std::string_view kAggregateNames[] = {"median", "mean", "min", "max", "iqr"};
+inline constexpr std::string_view kUnseenHeadsNames[] = {"head", "layer", "all"};
 inline constexpr std::string_view kCompareNames[] = {"none", "side_by_side", "difference"};
 inline constexpr std::string_view kIntervalNames[] = {"none", "whiskers", "band"};
 /// Of views::Colormap, those that a person chooses from.
@@ -40,6 +41,8 @@ void visit_look(T& l, Visit&& visit) {
   visit("map_aggregate", l.map.aggregate, Named{kAggregateNames});
   visit("layers", l.layers, AnyValue{});
   visit("lost_by_layer", l.lost_by_layer, AnyValue{});
+  visit("unseen_heads", l.unseen_heads, Named{kUnseenHeadsNames});
+  visit("unseen_whole", l.unseen_whole, AnyValue{});
 }
 
 template <typename T, typename Visit>

@@ -228,5 +228,12 @@ void visit_fields(RunCardOptions& o, V& v) {
   v("fit", o.fit);
   v("preview", o.preview);
 }
+template <typename V>
+void visit_fields(UnseenTokensOptions& o, V& v) {
+  v("unseen", o.unseen);  // no trace has it: the recipe brings it along
+  v("whole", o.whole);
+  if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
+  v("preview", o.preview);
+}
 
 }  // namespace kvscope::views
