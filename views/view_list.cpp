@@ -15,6 +15,7 @@
 #include "views/study_view.h"
 #include "views/token_attention_view.h"
 #include "views/token_strip_view.h"
+#include "views/unseen_tokens_view.h"
 
 namespace kvscope::views {
 
@@ -30,6 +31,7 @@ ViewList make_views(const ViewServices& services) {
   views.push_back(std::make_unique<FingerprintView>(services));
   views.push_back(std::make_unique<AnswerDifferenceView>(services));
   views.push_back(std::make_unique<LifetimesView>(services));
+  views.push_back(std::make_unique<UnseenTokensView>(services));
   views.push_back(std::make_unique<HeadBoardView>(services));
   views.push_back(std::make_unique<ComparisonView>(services));
   views.push_back(std::make_unique<RunTableView>(services));

@@ -29,6 +29,7 @@ NamedFigure figure_on_screen(Session& session, UiState& ui, const views::ViewLis
   views::ViewContext context{session.runs().shown_a(), session.runs().shown_b(), &session.selection(), nullptr};
   context.studies = &session.studies().open_studies();
   context.attention = &session.attention().asked();
+  context.query_attention = &session.query_attention().asked();
   const views::ListedRuns listed = session.run_list().now();
   context.listed = &listed;
   const std::vector<views::ShownRun> set = session.runs().chosen();

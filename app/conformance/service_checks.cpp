@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "app/conformance/check_groups.h"
 #include "app/conformance/recorded_run.h"
@@ -38,6 +39,25 @@ std::string attention(Subject& subject) {
   const TokenAttentionRequest request{.ids = some_ids(subject), .layer = 0, .tokens = {2, 5}};
   const TokenAttention found = protocol::token_attention_from_event(subject.talk.done(request));
   return std::to_string(found.tokens.size()) + " tokens, " + std::to_string(found.n_heads) + " heads";
+}
+
+/// Each head's shares are at most the whole; a sink logit takes a part of it.
+std::string query_attention(Subject& subject) {
+  const QueryAttentionRequest request{some_ids(subject)};
+  const QueryAttention found = protocol::query_attention_from_event(subject.talk.done(request));
+  require(found.n_layers == subject.model.n_layers && found.n_kv_heads == subject.model.n_kv_heads &&
+              found.n_tokens == static_cast<int>(request.ids.size()),
+          "query_attention: other layers, heads or tokens than those of the model and the text");
+  for (int layer = 0; layer < found.n_layers; ++layer) {
+    for (int head = 0; head < found.n_kv_heads; ++head) {
+      const float* p = found.row(layer, head);
+      const double sum = std::accumulate(p, p + found.n_tokens, 0.0);
+      require(sum <= 1 + 10 * subject.tolerance(), "query_attention: layer " + std::to_string(layer) + " head " +
+                                                       std::to_string(head) + " sums to " + std::to_string(sum) +
+                                                       "; expected at most 1");
+    }
+  }
+  return std::to_string(found.n_layers) + " layers, " + std::to_string(found.n_tokens) + " tokens";
 }
 
 std::string gate_scores(Subject& subject) {
@@ -81,6 +101,7 @@ json refused_message(const Subject& subject, const std::string& service) {
   if (service == "score") return message_of(ScoreRequest{.ids = some_ids(subject), .policy = run.policy});
   if (service == "attention")
     return message_of(TokenAttentionRequest{.ids = some_ids(subject), .layer = 0, .tokens = {2}});
+  if (service == "query_attention") return message_of(QueryAttentionRequest{some_ids(subject)});
   if (service == "gate_scores") return message_of(GateScoresRequest{some_ids(subject)});
   if (service == "doctor") return message_of(protocol::DoctorRequest{});
   if (service.starts_with("job.")) return message_of(protocol::JobRequest{.job = service.substr(4)});
@@ -101,12 +122,11 @@ std::string part_of_run_is_absent(Subject& subject, const std::string& service) 
 }
 
 std::string declared(Subject& subject, const std::string& service) {
-  const std::pair<const char*, std::string (*)(Subject&)> answers[] = {{"doctor", doctor},
-                                                                       {"score", score},
-                                                                       {"attention", attention},
-                                                                       {"gate_scores", gate_scores},
-                                                                       {"output_error", output_error},
-                                                                       {"thresholds", thresholds}};
+  const std::pair<const char*, std::string (*)(Subject&)> answers[] = {
+      {"doctor", doctor},           {"score", score},
+      {"attention", attention},     {"query_attention", query_attention},
+      {"gate_scores", gate_scores}, {"output_error", output_error},
+      {"thresholds", thresholds}};
   for (const auto& [name, answer] : answers)
     if (service == name) return answer(subject);
   if (service.starts_with("job.")) return job(subject, service.substr(4));

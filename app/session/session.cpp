@@ -63,6 +63,7 @@ Session::Session(Options options)
       policy_(next_run_, engine_, runs_, preview_, messages_, revision_, background_),
       model_(next_run_, engine_, policy_, files_, messages_, {revision_, background_}, options.gates),
       attention_(engine_, revision_),
+      query_attention_(engine_, revision_),
       summaries_(revision_, options.wake),
       folders_(revision_, options.wake),
       chat_(next_run_, runs_),

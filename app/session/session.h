@@ -20,6 +20,7 @@
 #include "app/session/messages.h"
 #include "app/session/open_model.h"
 #include "app/session/open_point.h"
+#include "app/session/query_probe.h"
 #include "app/session/remote_traces.h"
 #include "app/session/run_list.h"
 #include "app/session/run_summaries.h"
@@ -96,6 +97,7 @@ class Session {
   RunSummaries& summaries() { return summaries_; }
   RunList& run_list() { return run_list_; }
   AttentionProbe& attention() { return attention_; }
+  QueryProbe& query_attention() { return query_attention_; }
 
   std::string command_line() const;  // of the parameters, as they are
 
@@ -125,6 +127,7 @@ class Session {
   PolicyChoice policy_;
   OpenModel model_;
   AttentionProbe attention_;
+  QueryProbe query_attention_;
   RunSummaries summaries_;
   RunList run_list_{runs_, summaries_, revision_};
   FolderList folders_;

@@ -306,12 +306,14 @@ void AppWindow::draw_frame() {
   context.listed = &listed;
   context.selection = &session_.selection();
   context.attention = &session_.attention().asked();
+  context.query_attention = &session_.query_attention().asked();
   const views::OpenStudies studies = session_.studies().open_studies();
   context.studies = &studies;
   context.command = [this](const std::string& id) { panel_.run(id); };
   make_open_views(ui_, views_, services_, session_.selection());
   cockpit_.draw(panel_, context, views_, *time_deck_);
   session_.attention().poll(session_.runs().shown_a(), session_.selection());
+  session_.query_attention().poll(session_.runs().shown_a(), session_.selection());
   redraw_at_ = std::exchange(views::redraw_at, views::kNoRedraw);
   if (redraw_at_ <= std::chrono::steady_clock::now()) frames_due_ = std::max(frames_due_, 1);
   look_for_new_owner();

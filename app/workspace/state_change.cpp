@@ -94,6 +94,8 @@ std::string title_of(const std::string& name) {
   if (name == "lost_by_layer" || name == "fingerprint_order") return "order of the heads";
   if (name == "fingerprint_profile") return "profile of the heads";
   if (name == "life_order") return "order of the tokens";
+  if (name == "unseen_heads") return "heads of the unseen tokens";
+  if (name == "unseen_whole") return "scale of the unseen tokens";
   if (name == "metric_chosen") return "metric";
   if (name == "heads") return "marked heads";
   if (name == "runs") return "set of runs";

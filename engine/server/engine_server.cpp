@@ -10,6 +10,7 @@
 #include "engine/core/support/version.h"
 #include "engine/decode/forced_pass.h"
 #include "engine/decode/gate_pass.h"
+#include "engine/decode/query_attention.h"
 #include "engine/decode/run_memory.h"
 #include "engine/decode/token_attention.h"
 #include "engine/jobs/job.h"
@@ -213,6 +214,10 @@ void EngineServer::serve(const ScoreRequest& request, ServedRequest& served) {
 
 void EngineServer::serve(const TokenAttentionRequest& request, ServedRequest& served) {
   out_.write(protocol::done_token_attention(served.id, token_attention(model(), request, hooks(served))));
+}
+
+void EngineServer::serve(const QueryAttentionRequest& request, ServedRequest& served) {
+  out_.write(protocol::done_query_attention(served.id, query_attention(model(), request, hooks(served))));
 }
 
 void EngineServer::serve(const GateScoresRequest& request, ServedRequest& served) {

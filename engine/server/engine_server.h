@@ -37,6 +37,7 @@ class EngineServer {
   void serve(const protocol::LoadRequest& request, ServedRequest& served);
   void serve(const ScoreRequest& request, ServedRequest& served);
   void serve(const TokenAttentionRequest& request, ServedRequest& served);
+  void serve(const QueryAttentionRequest& request, ServedRequest& served);
   void serve(const GateScoresRequest& request, ServedRequest& served);
   void serve(const protocol::JobRequest& request, ServedRequest& served);
   void serve(const protocol::DoctorRequest& request, ServedRequest& served);

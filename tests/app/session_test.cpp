@@ -528,6 +528,40 @@ TEST_CASE("The attention of a token is asked once the engine is free, for whoeve
   CHECK(session.runs().shown_a()->run->status == RunStatus::complete);
 }
 
+TEST_CASE("The attention of the shown query is asked once, kept, and the last answer is shown while time plays") {
+  Fixture fixture("--slow 10");
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.run_to_end();
+  const auto look = [&](int q) {
+    session.selection().q = q;
+    session.query_attention().asked().wanted = true;
+    session.query_attention().poll(session.runs().shown_a(), session.selection());
+    return session.query_attention().asked().answer;
+  };
+  fixture.wait([&] { return look(40) != nullptr; });
+  const auto answer = look(40);
+  CHECK(answer->n_tokens == 41);
+  CHECK(answer->n_layers == session.runs().shown_a()->run->model.n_layers);
+  float sum = 0;
+  for (int t = 0; t < 41; ++t) sum += static_cast<float>(1 + (t + 1) % 5);
+  CHECK(answer->row(1, 0)[9] == Approx((1 + 10 % 5) / sum));  // as the fake engine makes it up
+  CHECK(look(41) == answer);                                  // the last one, until the next is there
+  const auto n_answered = [&](int q) { return look(q) ? look(q)->n_tokens : 0; };
+  fixture.wait([&] { return n_answered(41) == 42; });
+  CHECK(look(40) == answer);  // it was kept
+  session.selection().play.on = true;
+  int q = 50;
+  fixture.wait([&] { return n_answered(q = std::min(q + 1, 199)) >= 51; });  // however fast it plays
+  session.selection().play.on = false;
+  fixture.wait([&] { return n_answered(220) == 221; });
+  session.start_run();
+  look(5);
+  CHECK(session.query_attention().asked().answer == nullptr);
+  CHECK_FALSE(session.query_attention().asked().why_not.empty());
+  fixture.run_to_end();
+}
+
 TEST_CASE(
     "A run that recorded no scores is previewed by those that the engine's gates give its tokens, asked for once") {
   Fixture fixture("--gate sp_kv,0.35,40 --gate kvpop_mlstm,0,64");

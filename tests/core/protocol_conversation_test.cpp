@@ -533,3 +533,33 @@ TEST_CASE("The attention of chosen tokens comes back as it was sent, and an answ
     CHECK_THROWS_AS(protocol::token_attention_from_event(wrong), Error);
   }
 }
+
+TEST_CASE("The attention of a query comes back as it was sent, and an answer that does not fit is refused",
+          "[protocol]") {
+  const protocol::Request sent = QueryAttentionRequest{{5, 6, 7}};
+  const json message = protocol::to_json(sent, kId);
+  CHECK(message["type"] == "query_attention");
+  CHECK((std::get<QueryAttentionRequest>(protocol::request_from_json(message)).ids ==
+         std::vector<std::int32_t>{5, 6, 7}));
+
+  QueryAttention answer{.n_layers = 2, .n_kv_heads = 2, .n_tokens = 3, .probability = {}};
+  for (int i = 0; i < 12; ++i) answer.probability.push_back(static_cast<float>(i) / 16);
+  const json event = protocol::done_query_attention(kId, answer);
+  const QueryAttention back = protocol::query_attention_from_event(event);
+  CHECK(back.query() == 2);
+  CHECK(back.probability == answer.probability);
+  CHECK(back.row(1, 0)[2] == answer.probability[8]);
+  for (const auto& [field, value] : {std::pair<const char*, json>("n_layers", 3),
+                                     {"n_layers", 0},
+                                     {"n_kv_heads", 1 << 16},
+                                     {"n_tokens", 2},
+                                     {"n_tokens", -1}}) {
+    json wrong = event;
+    wrong[field] = value;
+    CHECK_THROWS_AS(protocol::query_attention_from_event(wrong), Error);
+  }
+  for (const float p : {-0.1f, 1.5f, std::nanf("")}) {
+    answer.probability[7] = p;
+    CHECK_THROWS_AS(protocol::query_attention_from_event(protocol::done_query_attention(kId, answer)), Error);
+  }
+}

@@ -255,6 +255,20 @@ class Server {
     channel_.write(protocol::done_token_attention(id, attention));
   }
 
+  /// Head h of layer l gives token t a share in proportion to 1 + (t + h + l) mod 5; all shares add up to one.
+  void play(const QueryAttentionRequest& request, int id) {
+    if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
+    const int n = static_cast<int>(request.ids.size());
+    QueryAttention attention{.n_layers = model_.n_layers, .n_kv_heads = model_.n_kv_heads, .n_tokens = n};
+    for (int head = 0; head < model_.n_layers * model_.n_kv_heads; ++head) {
+      const int first = head / model_.n_kv_heads + head % model_.n_kv_heads;
+      float sum = 0;
+      for (int t = 0; t < n; ++t) sum += static_cast<float>(1 + (t + first) % 5);
+      for (int t = 0; t < n; ++t) attention.probability.push_back(static_cast<float>(1 + (t + first) % 5) / sum);
+    }
+    channel_.write(protocol::done_query_attention(id, attention));
+  }
+
   /// Every gate of the options, or one of KVpop: the score of token t in head h is ((7 t + 3 h) mod 11) / 10.
   void play(const GateScoresRequest& request, int id) {
     if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);

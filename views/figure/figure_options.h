@@ -22,13 +22,15 @@
 #include "views/figure/timeline_figure.h"
 #include "views/figure/token_attention_figure.h"
 #include "views/figure/token_strip_figure.h"
+#include "views/figure/unseen_tokens_figure.h"
 
 namespace kvscope::views {
 
-using FigureOptions = std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions,
-                                   CurvesOptions, MapPanelsOptions, StudyLinesOptions, StudyBarsOptions,
-                                   ColumnSpreadOptions, TokenAttentionOptions, DecodeFlopsOptions, ScalingFitOptions,
-                                   LostFactOptions, RunPointsOptions, RunCardOptions, FingerprintOptions, AnswerDifferenceOptions, LifetimesOptions>;
+using FigureOptions =
+    std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions, CurvesOptions,
+                 MapPanelsOptions, StudyLinesOptions, StudyBarsOptions, ColumnSpreadOptions, TokenAttentionOptions,
+                 DecodeFlopsOptions, ScalingFitOptions, LostFactOptions, RunPointsOptions, RunCardOptions,
+                 FingerprintOptions, AnswerDifferenceOptions, LifetimesOptions, UnseenTokensOptions>;
 
 std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip" ...
 

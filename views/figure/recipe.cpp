@@ -7,6 +7,7 @@
 #include "engine/core/support/json_file.h"
 #include "views/figure/attention_json.h"
 #include "views/figure/recipe_fields.h"
+#include "views/figure/unseen_json.h"
 
 namespace kvscope::views {
 namespace {
@@ -14,10 +15,11 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip",     "timeline",     "metric_by_layer",
-                                         "curves",         "map_panels",      "study_lines",  "study_bars",
-                                         "column_spread",  "token_attention", "decode_flops", "scaling_fit",
-                                         "lost_fact",      "run_points",      "run_card",     "fingerprints", "answer_difference", "lifetimes"};
+constexpr std::string_view kFigures[] = {
+    "layer_head_map", "token_strip",       "timeline",   "metric_by_layer", "curves",
+    "map_panels",     "study_lines",       "study_bars", "column_spread",   "token_attention",
+    "decode_flops",   "scaling_fit",       "lost_fact",  "run_points",      "run_card",
+    "fingerprints",   "answer_difference", "lifetimes",  "unseen_tokens"};
 
 /// Functions as overloads of one: a kind of options without a figure does not compile.
 template <typename... Functions>
@@ -105,6 +107,9 @@ class Reader {
   void operator()(std::string_view key, std::shared_ptr<const TokenAttention>& value) {
     if (use(key)) value = parse_attention(raw_.at(std::string(key)), file_, std::string(key));
   }
+  void operator()(std::string_view key, std::shared_ptr<const UnseenAttention>& value) {
+    if (use(key)) value = parse_unseen(raw_.at(std::string(key)), file_, std::string(key));
+  }
   /// A list, or one text in its place.
   void operator()(std::string_view key, std::vector<std::string>& values) {
     if (use(key)) values = raw_.at(std::string(key)).is_string() ? std::vector{object_.text(key)} : texts(key);
@@ -152,6 +157,9 @@ class Writer {
   void operator()(std::string_view key, const HeadSet& value) { out_[std::string(key)] = to_text(value); }
   void operator()(std::string_view key, const ScaleClip& value) { out_[std::string(key)] = {value.lo, value.hi}; }
   void operator()(std::string_view key, const std::shared_ptr<const TokenAttention>& value) {
+    if (value) out_[std::string(key)] = to_json(*value);
+  }
+  void operator()(std::string_view key, const std::shared_ptr<const UnseenAttention>& value) {
     if (value) out_[std::string(key)] = to_json(*value);
   }
   template <typename T>
@@ -306,6 +314,7 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
                         [&](const FingerprintOptions& prints) { return fingerprints_figure(runs, prints, style); },
                         [&](const AnswerDifferenceOptions& two) { return answer_difference_figure(runs, two, style); },
                         [&](const LifetimesOptions& lives) { return lifetimes_figure(run, lives, style); },
+                        [&](const UnseenTokensOptions& unseen) { return unseen_tokens_figure(run, unseen, style); },
                     },
                     recipe.options);
 }

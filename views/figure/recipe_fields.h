@@ -15,8 +15,6 @@ inline constexpr std::string_view kIntervals[] = {"none", "whiskers", "band"};
 inline constexpr std::string_view kHeadOrders[] = {"mass", "layer"};
 inline constexpr std::string_view kProfiles[] = {"age", "position", "class"};
 inline constexpr std::string_view kFingerprintOrders[] = {"layer", "cluster"};
-}
-template <typename V>
 inline constexpr std::string_view kLifeOrders[] = {"position", "cost", "life"};
 /// Of RunMeasure, in its order.
 inline constexpr std::string_view kRunMeasureNames[] = {"nll_answer",     "nll_text",    "above_chance", "cache_size",
@@ -258,6 +256,13 @@ void visit_fields(AnswerDifferenceOptions& o, V& v) {
   v("q", o.q);
   if (V::kReads || o.first >= 0) v("first", o.first);
   if (V::kReads || !o.names.empty()) v("names", o.names);
+}
+template <typename V>
+void visit_fields(UnseenTokensOptions& o, V& v) {
+  v("unseen", o.unseen);  // no trace has it: the recipe brings it along
+  v("whole", o.whole);
+  if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
+  v("preview", o.preview);
 }
 
 }  // namespace kvscope::views

@@ -21,7 +21,9 @@ ViewLook look_of(const Selection& s) {
           .layers = s.layers,
           .lost_by_layer = s.lost_by_layer,
           .fingerprints = s.fingerprints,
-          .lifetimes = s.lifetimes};
+          .lifetimes = s.lifetimes,
+          .unseen_heads = s.unseen_heads,
+          .unseen_whole = s.unseen_whole};
 }
 
 void set_look(Selection& s, const ViewLook& look) {
@@ -29,6 +31,7 @@ void set_look(Selection& s, const ViewLook& look) {
   s.map = look.map, s.layers = look.layers, s.lost_by_layer = look.lost_by_layer;
   s.fingerprints = look.fingerprints;
   s.lifetimes = look.lifetimes;
+  s.unseen_heads = look.unseen_heads, s.unseen_whole = look.unseen_whole;
 }
 
 void choose_metric(Selection& selection, Metric metric) {

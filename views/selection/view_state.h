@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/core/record/pins.h"
+#include "engine/core/record/query_attention.h"
 #include "engine/core/record/run_record.h"
 #include "engine/core/record/token_attention.h"
 #include "engine/core/study/heads/token_lives.h"
@@ -63,6 +64,8 @@ struct LifetimesLook {
   TokenSpan rows_of;  // the marked range that they are of: the rows of another one are all shown
   bool operator==(const LifetimesLook&) const = default;
 };
+/// Whose attention to evicted tokens is drawn.
+enum class UnseenHeads : std::uint8_t { one, layer, all };
 
 /// How one view shows what it shows. A view that is open twice has two of them.
 struct ViewLook {
@@ -74,6 +77,8 @@ struct ViewLook {
   bool lost_by_layer = false;  // the lost fact's heads by layer instead of by what they lost
   FingerprintLook fingerprints;
   LifetimesLook lifetimes;
+  UnseenHeads unseen_heads = UnseenHeads::one;
+  bool unseen_whole = false;  // the axis of what a query could not see goes up to its greatest bar
   bool operator==(const ViewLook&) const = default;
 };
 
@@ -102,6 +107,8 @@ struct Selection {
   bool layers = false, lost_by_layer = false;
   FingerprintLook fingerprints;
   LifetimesLook lifetimes;
+  UnseenHeads unseen_heads = UnseenHeads::one;
+  bool unseen_whole = false;
   PinnedTexts pins;                      // of all texts, also of those that are not on show
   std::map<int, std::string> run_notes;  // by run id
   std::string find;  // what is searched for, as engine/core/study/measure/token_query.h reads it; empty: nothing
@@ -163,6 +170,14 @@ struct AskedAttention {
   std::string why_not;                           // the reason for none; empty while it is on its way
 };
 
+/// Attention that A's shown query gives the tokens up to it, asked in the same way.
+struct AskedQueryAttention {
+  bool wanted = false;
+  /// Of A: of the shown query or, while that is on its way, of the query that was known last; null: none yet.
+  std::shared_ptr<const QueryAttention> answer;
+  std::string why_not;
+};
+
 /// What a view draws from and whom it asks. Views change the selection and run commands by id; nothing else.
 struct ViewContext {
   const ShownRun* a = nullptr;  // null: nothing on show
@@ -170,6 +185,7 @@ struct ViewContext {
   Selection* selection = nullptr;
   std::function<void(const std::string& command_id)> command;  // "run.start", "figure.export" ...
   AskedAttention* attention = nullptr;                         // null: no engine
+  AskedQueryAttention* query_attention = nullptr;              // the same
   const std::vector<std::int32_t>* hits = nullptr;  // tokens of A that were found, ascending; null: no search
   const std::vector<PlacedPin>* pins = nullptr;     // of A's text, by letter; null: none
   const OpenStudies* studies = nullptr;             // null: none can be open

@@ -23,6 +23,7 @@ constexpr auto kServices = std::to_array<Service>({
     {"run", "decode"},
     {"score", "score a text"},
     {"attention", "show the attention of single tokens"},
+    {"query_attention", "show the attention of single queries"},
     {"gate_scores", "score tokens with gates"},
     {"doctor", "check its installation"},
     {"policy", "change a policy during a run"},
@@ -125,6 +126,7 @@ struct Asks {
     return why.empty() ? why_no_policy(offer, r.policy) : why;
   }
   std::string operator()(const TokenAttentionRequest&) const { return why_no_service(offer, "attention"); }
+  std::string operator()(const QueryAttentionRequest&) const { return why_no_service(offer, "query_attention"); }
   std::string operator()(const GateScoresRequest&) const { return why_no_service(offer, "gate_scores"); }
   std::string operator()(const JobRequest& r) const { return why_no_service(offer, "job." + r.job); }
   std::string operator()(const DoctorRequest&) const { return why_no_service(offer, "doctor"); }

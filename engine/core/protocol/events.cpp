@@ -300,6 +300,28 @@ TokenAttention token_attention_from_event(const json& event) {
   return attention;
 }
 
+json done_query_attention(int id, const QueryAttention& attention) {
+  return done(id, {{"n_layers", attention.n_layers},
+                   {"n_kv_heads", attention.n_kv_heads},
+                   {"n_tokens", attention.n_tokens},
+                   {"probability", pack(attention.probability)}});
+}
+
+QueryAttention query_attention_from_event(const json& event) {
+  QueryAttention attention{.n_layers = static_cast<int>(integer(event, "n_layers", 1, 1 << 16)),
+                           .n_kv_heads = static_cast<int>(integer(event, "n_kv_heads", 1, 1 << 16)),
+                           .n_tokens = static_cast<int>(integer(event, "n_tokens", 1, kMaxPositions)),
+                           .probability = unpack_f32(event, "probability")};
+  const std::uint64_t wanted = static_cast<std::uint64_t>(attention.n_layers) *
+                               static_cast<std::uint64_t>(attention.n_kv_heads) *
+                               static_cast<std::uint64_t>(attention.n_tokens);
+  if (attention.probability.size() != wanted)
+    bad_field(event, "probability", std::to_string(attention.probability.size()), std::to_string(wanted));
+  for (const float p : attention.probability)
+    if (!(p >= 0 && p <= 1.001f)) bad_field(event, "probability", std::to_string(p), "0 to 1");
+  return attention;
+}
+
 json error_event(int id, const Error& error) {
   const Error::Parts& parts = error.parts();
   return {{"type", "error"},

@@ -88,6 +88,9 @@ ScoreFacts score_from_event(const nlohmann::json& event);
 /// The same of a pass that looked at the attention of chosen tokens.
 nlohmann::json done_token_attention(int id, const TokenAttention& attention);
 TokenAttention token_attention_from_event(const nlohmann::json& event);
+/// The same of a pass that looked at what one query gives.
+nlohmann::json done_query_attention(int id, const QueryAttention& attention);
+QueryAttention query_attention_from_event(const nlohmann::json& event);
 /// gate_scores_event.cpp; `model` gives the shape.
 nlohmann::json done_gate_scores(int id, const ScoresOfGates& gates, int n_tokens);
 ScoresOfGates gate_scores_from_event(const nlohmann::json& event, const ModelInfo& model);

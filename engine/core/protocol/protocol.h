@@ -42,6 +42,9 @@
 //   attention  {ids: i32, layer, tokens: i32}
 //                  -> progress*, done{layer, n_heads, n_queries, tokens: i32, probability: f32 [tokens][heads][queries]}: what
 //                     each of these tokens gets from every query of a full cache, NaN before it
+//   query_attention {ids: i32}
+//                  -> progress*, done{n_layers, n_kv_heads, n_tokens, probability: f32 [layers][kv_heads][ids]}: what the last of
+//                     the ids, as the query, gives each of them under a full cache, mean over the query heads of the group
 //   gate_scores {ids: i32}
 //                  -> progress*, done{n_tokens, scorers: [{kind, numbers, delay, text, log_gamma: f32, scores: f32 [layers][kv_heads][ids]}...]}:
 //                     what every loaded gate says of the text under a full cache

@@ -52,6 +52,7 @@ json encode(const TokenAttentionRequest& r) {
   return {{"type", "attention"}, {"ids", pack(r.ids)}, {"layer", r.layer}, {"tokens", pack(r.tokens)}};
 }
 
+json encode(const QueryAttentionRequest& r) { return {{"type", "query_attention"}, {"ids", pack(r.ids)}}; }
 json encode(const GateScoresRequest& r) { return {{"type", "gate_scores"}, {"ids", pack(r.ids)}}; }
 json encode(const JobRequest& r) { return {{"type", "job"}, {"job", r.job}, {"args", r.args}}; }
 json encode(const DoctorRequest&) { return {{"type", "doctor"}}; }
@@ -140,6 +141,7 @@ Request read_request(const json& message) {
   if (type == "run") return run_from_json(message);
   if (type == "score") return score_from_json(message);
   if (type == "attention") return token_attention_from_json(message);
+  if (type == "query_attention") return QueryAttentionRequest{token_ids(message, "ids")};
   if (type == "gate_scores") return GateScoresRequest{token_ids(message, "ids")};
   if (type == "job") return job_from_json(message);
   if (type == "doctor") return DoctorRequest{};
@@ -150,7 +152,7 @@ Request read_request(const json& message) {
                .file = "request",
                .where = "type",
                .found = type,
-               .expected = "load, run, score, attention, gate_scores, job, doctor, cancel or quit"});
+               .expected = "load, run, score, attention, query_attention, gate_scores, job, doctor, cancel or quit"});
 }
 
 }  // namespace

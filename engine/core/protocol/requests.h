@@ -1,6 +1,6 @@
 #pragma once
-// What the client asks, one struct a request of protocol.h. RunRequest, ScoreRequest, TokenAttentionRequest and
-// GateScoresRequest are the record's.
+// What the client asks, one struct a request of protocol.h. RunRequest, ScoreRequest, TokenAttentionRequest,
+// QueryAttentionRequest and GateScoresRequest are the record's.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "engine/core/record/gate_scores.h"
+#include "engine/core/record/query_attention.h"
 #include "engine/core/record/run_request.h"
 #include "engine/core/record/token_attention.h"
 
 namespace kvscope::protocol {
 
 using kvscope::GateScoresRequest;
+using kvscope::QueryAttentionRequest;
 using kvscope::ScoreRequest;
 using kvscope::TokenAttentionRequest;
 
@@ -43,8 +45,8 @@ struct CancelRequest {
 
 struct QuitRequest {};
 
-using Request = std::variant<LoadRequest, RunRequest, ScoreRequest, TokenAttentionRequest, GateScoresRequest,
-                             JobRequest, DoctorRequest, PolicyRequest, CancelRequest, QuitRequest>;
+using Request = std::variant<LoadRequest, RunRequest, ScoreRequest, TokenAttentionRequest, QueryAttentionRequest,
+                             GateScoresRequest, JobRequest, DoctorRequest, PolicyRequest, CancelRequest, QuitRequest>;
 
 nlohmann::json to_json(const Request& request, int id);
 /// Throws Error that names message and field, or the types that there are.
