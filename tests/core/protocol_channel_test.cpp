@@ -118,6 +118,46 @@ TEST_CASE("channel: a message larger than the pipe is written and read in parts"
   CHECK(got.value() == message);
 }
 
+TEST_CASE("channel: byte strings of every length, in the message and deeper, are what nlohmann reads",
+          "[core][protocol]") {
+  const auto bytes = [](std::size_t n) { return large_message(n)["data"]; };
+  const std::size_t n = GENERATE(0, 1, 4095, 4096, 4097, 70000, 3000000);
+  json message{{"type", "t"},
+               {"a", bytes(n)},
+               {"b", 7},
+               {"c", bytes(n / 2)},
+               {"list", {bytes(n), 1, bytes(n / 3)}},
+               {"map", {{"a", bytes(n)}}},
+               {"z", bytes(n + 1)},
+               {"text", "x"}};
+  Pipe pipe;
+  Channel channel(pipe.ends[0], pipe.ends[1]);
+  std::thread writer([&] { channel.write(message); });
+  const auto read = channel.read();
+  writer.join();
+  REQUIRE(read);
+  CHECK(*read == message);
+}
+
+TEST_CASE("channel: of a key that comes twice, the last counts", "[core][protocol]") {
+  const std::string first = cbor(std::vector<json>{large_message(5000)["data"]}).substr(1),
+                    second = cbor(std::vector<json>{large_message(6000)["data"]}).substr(1);
+  const std::string type = std::string("\x64type\x61t", 7);
+  for (const auto& [last, expected] :
+       {std::pair{second, large_message(6000)["data"]}, {std::string("\x05"), json(5)}}) {
+    Pipe pipe;
+    Channel channel(pipe.ends[0], pipe.ends[1]);
+    pipe.put(framed("\xa3" + type +
+                    "\x61"
+                    "a" +
+                    first +
+                    "\x61"
+                    "a" +
+                    last));
+    CHECK(channel.read()->at("a") == expected);
+  }
+}
+
 TEST_CASE("channel: bytes that arrive one by one make a message", "[core][protocol]") {
   Pipe pipe;
   std::thread writer([&] {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 
 #include "engine/core/support/read_budget.h"
 #include "engine/core/support/refuse.h"
@@ -14,13 +15,14 @@ namespace {
 constexpr ReadLimits kLimits{.max_bytes = 64u << 20, .max_depth = 32, .max_elements = 1u << 18};
 
 enum Major : std::uint8_t { natural, negative, bytes, text, array, map, tag, simple };
+constexpr std::uint64_t kLong = 1 << 12;  // bytes; a shorter string costs as much apart
 constexpr std::uint8_t kFalse = 20, kNull = 22, kFloat16 = 25, kFloat64 = 27, kOneByte = 24, kEightBytes = 27;
 
 class Walk {
  public:
   explicit Walk(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
 
-  void run() {
+  std::vector<LongBytes> run() {
     value();
     while (depth_ > 0) {
       if (open_[depth_ - 1] == 0) {
@@ -32,6 +34,7 @@ class Walk {
       }
     }
     if (left() > 0) malformed(std::to_string(left()) + " bytes after its value");
+    return std::move(long_);
   }
 
  private:
@@ -66,6 +69,7 @@ class Walk {
   void value() {
     if (left() == 0) malformed("it ends inside a value");
     budget_.add_element(over);
+    const std::size_t begin = at_;
     const std::uint8_t head = bytes_[at_++], info = head & 31;
     const auto major = static_cast<Major>(head >> 5);
     if (major == simple) {
@@ -76,21 +80,32 @@ class Walk {
     }
     const std::uint64_t number = argument(info);
     if (major == negative && number > INT64_MAX) malformed("a number past 64 bits");
-    if (major == bytes) skip(number);
+    if (major == bytes) {
+      skip(number);
+      if (number >= kLong && is_field()) long_.push_back({key_, begin, bytes_.subspan(at_ - number, number)});
+    }
     if (major == text) {
       skip(number);
+      if (depth_ == 1) key_ = {reinterpret_cast<const char*>(bytes_.data()) + at_ - number, number};
       budget_.add_bytes(static_cast<std::size_t>(number), over);
     }
     if (major == array) open(number);
     if (major == map) {
       if (number > left()) malformed("it ends inside a value");
+      if (depth_ == 0) is_map_ = true;
       open(2 * number);
     }
     if (major == tag) malformed("a tag");
   }
 
+  /// Whether the value that is read is one of the outermost map: keys and values come in turn.
+  bool is_field() const { return is_map_ && depth_ == 1 && open_[0] % 2 == 0; }
+
   std::span<const std::uint8_t> bytes_;
   std::size_t at_ = 0;
+  bool is_map_ = false;   // the message
+  std::string_view key_;  // of the outermost map, read last
+  std::vector<LongBytes> long_;
   std::array<std::uint64_t, kLimits.max_depth> open_{};  // values left to come of each array and map that is open
   int depth_ = 0;
   ReadBudget budget_{kLimits};
@@ -98,6 +113,6 @@ class Walk {
 
 }  // namespace
 
-void check_cbor(std::span<const std::uint8_t> bytes) { Walk(bytes).run(); }
+std::vector<LongBytes> check_cbor(std::span<const std::uint8_t> bytes) { return Walk(bytes).run(); }
 
 }  // namespace kvscope

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -43,15 +44,13 @@ class PatientReader {
     if (patience.whole >= milliseconds(0)) deadline_ = Clock::now() + patience.whole;
   }
 
-  /// Appends `n` bytes to `bytes`; returns how many came before the stream ended.
+  /// Reads `n` bytes into `bytes`; returns how many came before the stream ended.
   std::size_t read(std::size_t n, std::vector<std::uint8_t>& bytes) {
     std::size_t total = 0;
+    bytes.clear();
     while (total < n && wait()) {
-      const std::size_t start = bytes.size();
-      const std::size_t want = std::min({n - total, std::max(start, kFirstBytes), kChunkBytes});
-      bytes.resize(start + want);
-      const ssize_t got = ::read(fd_, bytes.data() + start, want);
-      bytes.resize(start + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+      if (total == bytes.size()) bytes.resize(std::min({n, std::max(2 * total, kFirstBytes), total + kChunkBytes}));
+      const ssize_t got = ::read(fd_, bytes.data() + total, bytes.size() - total);
       if (got == 0) break;
       if (got > 0) {
         total += static_cast<std::size_t>(got);
@@ -62,6 +61,7 @@ class PatientReader {
         fail("cannot read: " + std::string(std::strerror(errno)));
       }
     }
+    bytes.resize(total);
     return total;
   }
 
@@ -107,11 +107,32 @@ std::size_t bulk_bytes(const json& message) {
   return bytes;
 }
 
+/// What nlohmann makes of it, with long byte strings copied at once.
+json from_cbor(const std::vector<std::uint8_t>& bytes, const std::vector<LongBytes>& apart) {
+  if (apart.empty()) return json::from_cbor(bytes);
+  constexpr std::uint8_t kEmptyBytes = 0x40;
+  std::vector<std::uint8_t> rest;
+  std::size_t done = 0;
+  for (const LongBytes& field : apart) {
+    rest.insert(rest.end(), bytes.data() + done, bytes.data() + field.head);
+    rest.push_back(kEmptyBytes);
+    done = static_cast<std::size_t>(field.payload.data() - bytes.data()) + field.payload.size();
+  }
+  rest.insert(rest.end(), bytes.data() + done, bytes.data() + bytes.size());
+  json message = json::from_cbor(rest);
+  for (const LongBytes& field : apart | std::views::reverse) {  // of a key that comes again, the last counts
+    json& value = message.at(std::string(field.key));
+    if (value.is_binary() && value.get_binary().empty())
+      value.get_binary().assign(field.payload.begin(), field.payload.end());
+  }
+  return message;
+}
+
 json parse_message(const std::vector<std::uint8_t>& bytes) {
-  check_cbor(bytes);
+  const std::vector<LongBytes> apart = check_cbor(bytes);
   json message;
   try {
-    message = json::from_cbor(bytes);
+    message = from_cbor(bytes, apart);
   } catch (const json::exception& error) {
     fail("a malformed message: " + std::string(error.what()), "one CBOR value");
   }
@@ -135,7 +156,6 @@ std::optional<json> Channel::read(const Patience& patience) {
   if (length > kMaxMessageBytes) {
     fail("a message of " + std::to_string(length) + " bytes", "at most " + std::to_string(kMaxMessageBytes));
   }
-  bytes.clear();
   const std::size_t got = reader.read(length, bytes);
   if (got < length) {
     fail("a torn message: the stream ends after " + std::to_string(got) + " of " + std::to_string(length) + " bytes");
