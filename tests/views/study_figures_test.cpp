@@ -203,6 +203,14 @@ TEST_CASE("bars: one for each category and series, standing on 0, with its inter
   CHECK(standing == 4);
 }
 
+TEST_CASE("bars: a category that is a whole number has all its digits") {
+  StudyBarsOptions o;
+  o.pick = {.x = "context", .y = {"ms"}, .series = ""};
+  const StudyTable table = study_of("context,ms\n8192,4\n32768,5\n100000,8\n131072.5,9\n");
+  CHECK(column<std::string>(study_bars_figure(table, o, {}).data, "category") ==
+        std::vector<std::string>{"8192", "32768", "100000", "1.311e+05"});
+}
+
 TEST_CASE("bars: rows of one category and series are one bar, their mean") {
   StudyBarsOptions o;
   o.pick = {.x = "method", .y = {"nll"}, .series = "", .where = {"item=passkey"}};

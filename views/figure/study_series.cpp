@@ -31,7 +31,10 @@ const StudyColumn& column_of(const StudyTable& table, const std::string& name) {
 
 std::string text_at(const StudyColumn& column, std::size_t row) {
   if (column.is_text) return column.texts[row];
-  return std::isnan(column.numbers[row]) ? "" : number_text(column.numbers[row], 4);
+  const double number = column.numbers[row];
+  if (std::isnan(number)) return "";
+  const bool is_whole = std::abs(number) < 1e9 && number == std::floor(number);  // a length has all its digits
+  return is_whole ? std::to_string(static_cast<long long>(number)) : number_text(number, 4);
 }
 
 /// "column OP value|value".
