@@ -7,6 +7,7 @@
 #include <cupti.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
