@@ -144,6 +144,7 @@ def all_steps(device, gpu):
         Step("hybrid.h5", f"hybrid {TINY} --texts {TEXT} --gate sp-kv-0.02 --policy sp-kv --pieces 4 --length 384 --shares 10%,25%,40%,60% {on} "
                           "-o hybrid.h5"),
         Step("maths.h5", f"run smollm2-135m --prompt-file maths.txt --max-tokens 16 --gate kvpop-mlstm --policy kvpop:keep=25% {on} --trace maths.h5"),
+        Step("maths-h2o.h5", f"run smollm2-135m --prompt-file maths.txt --max-tokens 16 --policy h2o:keep=25%,window=64 {on} --trace maths-h2o.h5"),
         Step("joint.h5", "sweep samples/recipes/sweep-joint.json -o joint.h5"),
         Step("spkv.h5", capture("prompts", "spkv", "sp-kv") + " --output-error"),
         Step("tasks.h5", f"{on_tasks} --policies '{TASK_POLICIES}' -o tasks.h5"),
@@ -232,6 +233,9 @@ def all_figures(gpu):
         Figure("nll-curve", "maths.h5", "", "Not in the papers: how well the model predicts each token of the run."),
         Figure("cache-curve", "spkv.h5", "", "Not in the papers: how the cache grows under a gate, over the heads."),
         Figure("run-card", "maths.h5", "", "Not in the papers: one picture of a run for a talk or a post."),
+        Figure("run-lifetimes", "maths.h5", "--layer 8 --kv-head 1", "Not in the papers: how long one head keeps each token, and the oracle's verdict."),
+        Figure("run-fingerprints", "maths.h5", "--set profile=class --set order=cluster", "Not in the papers: what each head keeps, by the class of the token."),
+        Figure("run-difference", "maths.h5 maths-h2o.h5", "", "Not in the papers: where two answers to one prompt part, and what each cache had lost there."),
         Figure("hybrid-nll", "hybrid.h5", "", "Not in the papers: NLL of each strategy against its share."),
         Figure("hybrid-turnover", "hybrid.h5", "", "Not in the papers: how stable the choice of heads is."),
     ]
