@@ -127,7 +127,7 @@ TEST_CASE("evictions are counted by token and query, and overflows where one is 
   CHECK((count_evictions(run).overflows > 0) == (policy != "full"));
 }
 
-TEST_CASE("a gate without a pool never overflows; with one it does at each cut", "[core][metric]") {
+TEST_CASE("a gate without a pool never overflows, and with one it does at each cut", "[core][metric]") {
   RunRecord run = random_run(7, {.policy = "threshold:threshold=0.1,sinks=2,window=16"});
   REQUIRE(count_evictions(run).overflows == 0);
   REQUIRE(count_evictions(run).queries > 0);
