@@ -65,6 +65,17 @@ TEST_CASE("a key that is not known is refused if it is set, and passes if it is 
     CHECK(refusal({{"something_new", off}}) == "no error");
 }
 
+TEST_CASE("half an adapter is one, and is refused by the file that is missing", "[files][adapter]") {
+  for (const char* lost : {"adapter_config.json", "adapter_model.safetensors"}) {
+    const test::TempFolder folder;
+    CHECK_FALSE(LoraFile::is_there(folder.path()));
+    write_adapter(folder, {});
+    std::filesystem::remove(folder / lost);
+    CHECK(LoraFile::is_there(folder.path()));
+    check_has(test::error_of([&] { LoraFile::open(folder.path()); }), {lost});
+  }
+}
+
 TEST_CASE("a tensor that the configuration does not explain is refused by its name", "[files][adapter]") {
   const std::string q = kQ0;
   for (const std::string& name :

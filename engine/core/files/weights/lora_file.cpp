@@ -59,7 +59,7 @@ std::string module_of(const std::string& matrix) {
 
 bool LoraFile::is_there(const fs::path& folder) {
   std::error_code none;
-  return fs::exists(folder / kConfig, none);
+  return fs::exists(folder / kConfig, none) || fs::exists(folder / kTensors, none);
 }
 
 fs::path LoraFile::folder_of(const fs::path& path) {

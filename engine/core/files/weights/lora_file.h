@@ -26,7 +26,7 @@ class LoraFile {
     double scale = 0;
   };
 
-  /// Whether an adapter is in the folder, by its names.
+  /// Whether an adapter is in the folder: one of its files is enough, so that half an adapter is an error and not none.
   static bool is_there(const std::filesystem::path& folder);
   /// The folder of an adapter's own file, or `path` itself.
   static std::filesystem::path folder_of(const std::filesystem::path& path);
