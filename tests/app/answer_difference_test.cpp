@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/core/trace/trace_file.h"
+#include "tests/app/exported_view.h"
 #include "tests/app/process.h"
 #include "tests/app/program.h"
 #include "tests/support/parted_runs.h"
@@ -71,15 +72,7 @@ TEST_CASE("The answer difference that the window exports is what the command lin
   const test::TemporaryFolder folder;
   open_pair(program, folder);
   if (GENERATE(false, true)) program.session.selection().q = 145;
-  program.commands.execute("figure.export", {{"view", "answer_difference"}, {"path", (folder / "first.svg").string()}});
-  program.settle();
-  const auto made =
-      test::kvscope_run({"figure", (folder / "first.json").string(), "-o", (folder / "again.svg").string()});
-  INFO(made.err);
-  REQUIRE(made.exit_code == 0);
-  check_same_files(folder, "first", "again");
-  CHECK(test::read_text(folder / "first.json") == test::read_text(folder / "again.json"));
-  const std::string csv = test::read_text(folder / "first.figure.csv");
+  const std::string csv = test::check_export(program, folder, "answer_difference");
   CHECK(csv.starts_with("part,side,position_a,position_b,token_id,token,logprob_a,logprob_b,heads,mass,layer,kv_head"));
   for (const char* row : {"\ntext,same,", "\ntext,a,", "\ntext,b,", "\nlost_b,,"})
     CHECK(csv.find(row) != std::string::npos);

@@ -6,6 +6,7 @@
 #include "app/workspace/look_scope.h"
 #include "app/workspace/workspace_state.h"
 #include "engine/core/trace/trace_file.h"
+#include "tests/app/exported_view.h"
 #include "tests/app/process.h"
 #include "tests/app/program.h"
 #include "tests/support/random_run.h"
@@ -43,16 +44,7 @@ TEST_CASE("Fingerprints that the window exports are what the command line makes 
     selection.runs = {2, 3};
     selection.fingerprints = {FingerprintProfile::kind, views::FingerprintOrder::cluster};
   }
-  const std::string first = (folder / "first.svg").string(), again = (folder / "again.svg").string();
-  program.commands.execute("figure.export", {{"view", "fingerprints"}, {"path", first}});
-  program.settle();
-  const auto made = test::kvscope_run({"figure", (folder / "first.json").string(), "-o", again});
-  INFO(made.err);
-  REQUIRE(made.exit_code == 0);
-  for (const char* ending : {".svg", ".figure.csv", ".json"})
-    CHECK((test::read_text(folder / ("first" + std::string(ending))) ==
-           test::read_text(folder / ("again" + std::string(ending)))));
-  const std::string csv = test::read_text(folder / "first.figure.csv");
+  const std::string csv = test::check_export(program, folder, "fingerprints");
   CHECK(csv.starts_with("run,layer,kv_head,cluster,profile,bin,kept,pairs,share\n"));
   CHECK(csv.find("\nB,1,2,") != std::string::npos);
   CHECK(csv.find("\nB,0,") == std::string::npos);

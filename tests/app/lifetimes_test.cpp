@@ -6,6 +6,7 @@
 #include "app/workspace/state_change.h"
 #include "app/workspace/workspace_state.h"
 #include "engine/core/trace/trace_file.h"
+#include "tests/app/exported_view.h"
 #include "tests/app/process.h"
 #include "tests/app/program.h"
 #include "tests/support/random_run.h"
@@ -35,16 +36,7 @@ TEST_CASE("The lifetimes that the window exports are what the command line makes
     selection.layer = 1, selection.kv_head = 2, selection.brush = {10, 60}, selection.view = {5, 90};
     selection.lifetimes = {LifeOrder::cost, {3, 20}, {10, 60}};
   }
-  const std::string first = (folder / "first.svg").string(), again = (folder / "again.svg").string();
-  program.commands.execute("figure.export", {{"view", "lifetimes"}, {"path", first}});
-  program.settle();
-  const auto made = test::kvscope_run({"figure", (folder / "first.json").string(), "-o", again});
-  INFO(made.err);
-  REQUIRE(made.exit_code == 0);
-  for (const char* ending : {".svg", ".figure.csv", ".json"})
-    CHECK((test::read_text(folder / ("first" + std::string(ending))) ==
-           test::read_text(folder / ("again" + std::string(ending)))));
-  const std::string csv = test::read_text(folder / "first.figure.csv");
+  const std::string csv = test::check_export(program, folder, "lifetimes"), again = (folder / "again.svg").string();
   CHECK(csv.starts_with("token,text,born,left_window,evict_at,life,verdict,cost\n"));
   // The same numbers by the preset.
   std::vector<std::string> words = {"figure", "--preset", "run-lifetimes", trace, "-o", again, "--overwrite"};

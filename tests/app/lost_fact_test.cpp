@@ -7,6 +7,7 @@
 #include "app/workspace/look_scope.h"
 #include "app/workspace/workspace_state.h"
 #include "engine/core/trace/trace_file.h"
+#include "tests/app/exported_view.h"
 #include "tests/app/process.h"
 #include "tests/app/program.h"
 #include "tests/support/random_run.h"
@@ -58,16 +59,7 @@ TEST_CASE("The lost fact that the window exports is what the command line makes 
   auto& selection = program.session.selection();
   selection.token = 30;
   if (GENERATE(false, true)) selection.brush = {28, 34}, selection.view = {20, 75}, selection.lost_by_layer = true;
-  const std::string first = (folder / "first.svg").string(), again = (folder / "again.svg").string();
-  program.commands.execute("figure.export", {{"view", "lost_fact"}, {"path", first}});
-  program.settle();
-  const auto made = test::kvscope_run({"figure", (folder / "first.json").string(), "-o", again});
-  INFO(made.err);
-  REQUIRE(made.exit_code == 0);
-  for (const char* ending : {".svg", ".figure.csv", ".json"})
-    CHECK((test::read_text(folder / ("first" + std::string(ending))) ==
-           test::read_text(folder / ("again" + std::string(ending)))));
-  const std::string csv = test::read_text(folder / "first.figure.csv");
+  const std::string csv = test::check_export(program, folder, "lost_fact");
   CHECK(csv.starts_with("run,layer,kv_head,tokens,held_at_answer,held_at_end,gone_at,"));
   for (const char* run : {"\nA,", "\nB,", "\nrun 3,"}) CHECK(csv.find(run) != std::string::npos);
 }

@@ -6,7 +6,7 @@
 
 #include "app/workspace/workspace_state.h"
 #include "engine/core/trace/trace_file.h"
-#include "tests/app/process.h"
+#include "tests/app/exported_view.h"
 #include "tests/app/program.h"
 #include "tests/support/random_run.h"
 
@@ -25,23 +25,14 @@ TEST_CASE("What a query could not see is exported as shown, and the command line
   program.settle();
   session.selection().layer = 1, session.selection().kv_head = 2;
   session.selection().unseen_heads = GENERATE(views::UnseenHeads::one, views::UnseenHeads::all);
-  const std::string first = (folder / "first.svg").string(), again = (folder / "again.svg").string();
-  const nlohmann::json arguments = {{"view", "unseen_tokens"}, {"path", first}};
+  const nlohmann::json arguments = {{"view", "unseen_tokens"}, {"path", (folder / "early.svg").string()}};
   CHECK_THROWS_WITH(program.commands.execute("figure.export", arguments), Catch::Contains("view"));
   QueryAttention attention{
       .n_layers = run.model.n_layers, .n_kv_heads = run.model.n_kv_heads, .n_tokens = 151, .probability = {}};
   for (int i = 0; i < attention.n_layers * attention.n_kv_heads * attention.n_tokens; ++i)
     attention.probability.push_back(static_cast<float>(1 + i % 97) / 7500);
   session.query_attention().asked().answer = std::make_shared<const QueryAttention>(attention);
-  program.commands.execute("figure.export", arguments);
-  program.settle();
-  const auto made = test::kvscope_run({"figure", (folder / "first.json").string(), "-o", again});
-  INFO(made.err);
-  REQUIRE(made.exit_code == 0);
-  for (const char* ending : {".svg", ".figure.csv", ".json"})
-    CHECK((test::read_text(folder / ("first" + std::string(ending))) ==
-           test::read_text(folder / ("again" + std::string(ending)))));
-  CHECK(test::read_text(folder / "first.figure.csv").starts_with("mark,token,held,evicted,heads_without,"));
+  CHECK(test::check_export(program, folder, "unseen_tokens").starts_with("mark,token,held,evicted,heads_without,"));
 }
 
 TEST_CASE("Whose unseen tokens are shown, and on which scale, is kept with the workspace and each copy of the view") {
