@@ -14,8 +14,9 @@ gate or model folder GATE in OUT/NAME. Other paths are next to TABLE.json.
 
 Repeat the command to continue after a stop: finished trainings and answers are not made again. The study is OUT/table.h5, its
 table OUT/table.csv. `--at-once N` trains N entries at a time on one device, and `--jobs N` measures with N engines. On one GPU,
-first start NVIDIA's MPS (`nvidia-cuda-mps-control -d`), so that small models share it well. Do not kill a training under MPS: the
-other programs on that GPU then fail too. Needs nothing but Python.
+first start NVIDIA's MPS (`nvidia-cuda-mps-control -d`), so that small models share it well; on a machine with several GPUs, also
+set CUDA_VISIBLE_DEVICES=0 for this command, as the programs under MPS see one GPU. Do not kill a training under MPS: the other
+programs on that GPU then fail too. Needs nothing but Python.
 """
 import argparse
 import concurrent.futures
