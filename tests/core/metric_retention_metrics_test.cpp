@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -70,6 +71,29 @@ TEST_CASE("the normalised cache size is the mean of the cache share over all hea
   CHECK(mean_cache_size(run) == Approx(sum / run.queries()).epsilon(1e-6));  // shares are float
   CHECK(mean_cache_size(random_run(1, {.policy = "full"})) == 1);
   CHECK(std::isnan(mean_cache_size(RunRecord{})));
+}
+
+TEST_CASE("cache size and evictions leave out heads that the model itself makes local", "[core][metric]") {
+  const RunRecord whole = random_run(5, {.policy = "threshold:threshold=0.1,sinks=2,window=16"});
+  RunRecord run = whole;
+  std::vector<HeadRule>& rules = test::own_rules(run);
+  for (std::size_t i = 0; i < rules.size(); i += 2) rules[i].locality = Locality::model;
+  double size = 0, evicted = 0;
+  int n_heads = 0;
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    for (int head = 0; head < run.model.n_kv_heads; ++head) {
+      if (run.is_local_by_model(layer, head)) continue;
+      ++n_heads;
+      evicted += std::ranges::count_if(run.evict_at.row(layer, head), [&](int at) { return at < run.queries(); });
+      for (int q = 0; q < run.queries(); ++q) size += count(whole, layer, head, q).all_kept / (q + 1.0);
+    }
+  }
+  REQUIRE(n_heads == static_cast<int>(rules.size() / 2));
+  CHECK(mean_cache_size(run) == Approx(size / n_heads / run.queries()));
+  CHECK(count_evictions(run).tokens == Approx(evicted / n_heads));
+  for (HeadRule& rule : rules) rule.locality = Locality::model;
+  CHECK(std::isnan(mean_cache_size(run)));
+  CHECK(count_evictions(run).queries == 0);
 }
 
 namespace {

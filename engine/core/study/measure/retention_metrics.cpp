@@ -241,16 +241,32 @@ HeadMap head_metric(const Oracle& oracle, const RunRecord& run, Metric metric, s
   return map;
 }
 
-bool prompt_was_dense(const RunRecord& run) {
-  if (!policy_of(run.policy).plan(run.policy, run.geometry()).dense_prefill) return false;
+namespace {
+
+/// visit(layer, kv_head) of each head in which a policy decides: not those that the model itself makes local. -> how many.
+template <typename Visit>
+int each_decided_head(const RunRecord& run, Visit visit) {
+  int n_heads = 0;
   for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {
     for (int head = 0; head < run.evict_at.n_kv_heads(); ++head) {
       if (run.is_local_by_model(layer, head)) continue;
-      const auto& row = run.evict_at.row(layer, head);
-      if (std::ranges::any_of(row, [&](std::int32_t at) { return at < run.prompt_len; })) return false;
+      visit(layer, head);
+      ++n_heads;
     }
   }
-  return true;
+  return n_heads;
+}
+
+}  // namespace
+
+bool prompt_was_dense(const RunRecord& run) {
+  if (!policy_of(run.policy).plan(run.policy, run.geometry()).dense_prefill) return false;
+  bool is_dense = true;
+  each_decided_head(run, [&](int layer, int kv_head) {
+    const auto& row = run.evict_at.row(layer, kv_head);
+    is_dense = is_dense && std::ranges::none_of(row, [&](std::int32_t at) { return at < run.prompt_len; });
+  });
+  return is_dense;
 }
 
 TokenState token_state(const RunRecord& run, const RetentionGeometry& geometry, std::int32_t q, std::int32_t t,
@@ -274,16 +290,16 @@ double mean_cache_size(const RunRecord& run) {
   const auto n = static_cast<std::size_t>(std::max(0, run.queries()));
   if (n == 0 || run.evict_at.empty()) return kNaN;
   std::vector<std::int64_t> held(n + 1, 0);  // by query, of all heads
-  const int n_heads = run.evict_at.n_layers() * run.evict_at.n_kv_heads();
-  for (int head = 0; head < n_heads; ++head) {
-    const auto& row = run.evict_at.row(head / run.evict_at.n_kv_heads(), head % run.evict_at.n_kv_heads());
+  const int n_heads = each_decided_head(run, [&](int layer, int kv_head) {
+    const auto& row = run.evict_at.row(layer, kv_head);
     for (std::size_t t = 0; t < std::min(n, row.size()); ++t) {
       const auto end = std::min(n, static_cast<std::size_t>(std::max(row[t], 0)));
       if (end <= t) continue;
       ++held[t];
       --held[end];
     }
-  }
+  });
+  if (n_heads == 0) return kNaN;
   double sum = 0;
   std::int64_t now = 0;
   for (std::size_t q = 0; q < n; ++q) {
@@ -301,10 +317,8 @@ EvictionCount count_evictions(const RunRecord& run) {
   if (run.evict_at.empty()) return {};
   const std::int32_t n = std::max(0, run.queries());
   std::vector<bool> at(static_cast<std::size_t>(n), false), over = at;
-  const int n_heads = run.evict_at.n_layers() * run.evict_at.n_kv_heads();
   std::int64_t tokens = 0;
-  for (int head = 0; head < n_heads; ++head) {
-    const int layer = head / run.evict_at.n_kv_heads(), kv_head = head % run.evict_at.n_kv_heads();
+  const int n_heads = each_decided_head(run, [&](int layer, int kv_head) {
     const std::int32_t window = run.geometry(layer, kv_head).window;
     const auto& row = run.evict_at.row(layer, kv_head);
     for (std::size_t t = 0; t < row.size(); ++t) {
@@ -314,7 +328,8 @@ EvictionCount count_evictions(const RunRecord& run) {
       if (q - window > static_cast<std::int32_t>(t)) over[static_cast<std::size_t>(q)] = true;
       ++tokens;
     }
-  }
+  });
+  if (n_heads == 0) return {};
   return {static_cast<double>(tokens) / n_heads, static_cast<int>(std::ranges::count(at, true)),
           static_cast<int>(std::ranges::count(over, true))};
 }

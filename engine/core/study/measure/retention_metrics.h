@@ -80,13 +80,13 @@ TokenState token_state(const RunRecord& run, const RetentionGeometry& geometry, 
                        std::int32_t evict_at);
 
 /// The normalised cache size (WG-KV): tokens held / tokens read, sinks and window included. The mean over heads and queries
-/// of cache_share; NaN for a run without lifetimes or queries.
+/// of cache_share, without heads that the model itself makes local; NaN for a run without lifetimes or queries.
 double mean_cache_size(const RunRecord& run);
 /// Tokens in the cache of a head as query q, or the last one, sees it, sinks and window included: mean over heads. NaN without
 /// lifetimes or queries.
 double tokens_in_cache(const RunRecord& run, std::int32_t q);
 
-/// What has been evicted by the run's last query: tokens, mean over heads; the queries at which some head evicted one; and of
+/// What policies have evicted by the run's last query: tokens, mean over the heads that the model does not make local; the queries at which some head evicted one; and of
 /// these the queries at which one was older than its head's window (q > t + window). The rest are tokens that a gate does not
 /// admit, or that no policy keeps behind its window: they leave as the window passes them (q = t + window).
 struct EvictionCount {
