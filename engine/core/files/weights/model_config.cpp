@@ -7,6 +7,7 @@
 #include "engine/core/files/weights/config_keys.h"
 #include "engine/core/files/weights/kernel_limits.h"
 #include "engine/core/files/weights/rope_config.h"
+#include "engine/core/files/weights/text_part.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/python_json.h"
 #include "engine/core/support/refuse.h"
@@ -31,17 +32,22 @@ constexpr double kClampedLimit = 7;  // of MlpActivation::clamped, kernels/glu.h
 
 class Reader {
  public:
-  Reader(const json& config, std::string file) : config_(config), file_(std::move(file)), object_(config, file_) {}
+  /// `place`: of `config` in its file, such as "text_config".
+  Reader(const json& config, std::string file, const std::string& place = "")
+      : config_(config),
+        file_(std::move(file)),
+        place_(place.empty() ? "" : place + "."),
+        object_(config, file_, place) {}
 
   ModelConfig read() {
     ModelConfig c;
     const ModelFamily& family = read_family();
-    c.vocab_size = size("vocab_size", kMaxVocab);
+    c.vocab_size = size_or("vocab_size", kMaxVocab, family.sizes.vocab);
     c.hidden_size = size("hidden_size", kMaxNormRow);
     c.intermediate_size = size("intermediate_size", kMaxWidth);
     c.n_layers = size("num_hidden_layers", kMaxLayers);
     read_heads(c, family);
-    c.max_positions = size("max_position_embeddings", kMaxFilePositions);
+    c.max_positions = size_or("max_position_embeddings", kMaxFilePositions, family.sizes.positions);
     c.rms_norm_eps = family.layer.norm_eps;
     if (config_.contains("rms_norm_eps"))  // null is no number, and none that a model was trained with
       c.rms_norm_eps = static_cast<float>(object_.number("rms_norm_eps", 1e-12, 0.1));
@@ -58,11 +64,15 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void fail(std::string where, std::string found, std::string expected, std::string hint = "") const {
-    refuse(file_, std::move(where), std::move(found), std::move(expected), std::move(hint));
+  [[noreturn]] void fail(const std::string& where, std::string found, std::string expected,
+                         std::string hint = "") const {
+    refuse(file_, place_ + where, std::move(found), std::move(expected), std::move(hint));
   }
 
   int size(const char* key, std::int64_t max) const { return static_cast<int>(object_.integer(key, 1, max)); }
+  int size_or(const char* key, std::int64_t max, int fallback) const {
+    return fallback > 0 ? static_cast<int>(object_.integer_or(key, fallback, 1, max)) : size(key, max);
+  }
 
   /// By architectures; by model_type alone where that names none, as in configurations made by hand.
   const ModelFamily& read_family() const {
@@ -126,7 +136,7 @@ class Reader {
   }
 
   void read_heads(ModelConfig& c, const ModelFamily& family) const {
-    c.n_heads = size("num_attention_heads", kMaxHeads);
+    c.n_heads = size_or("num_attention_heads", kMaxHeads, family.sizes.heads);
     const bool implied = family.kv_heads >= 0 && !object_.has("num_key_value_heads");
     const bool as_heads = family.kv_heads == 0 || config_.contains("num_key_value_heads");  // null
     c.n_kv_heads = !implied ? size("num_key_value_heads", kMaxHeads) : as_heads ? c.n_heads : family.kv_heads;
@@ -272,7 +282,7 @@ class Reader {
   }
 
   const json& config_;
-  std::string file_;
+  std::string file_, place_;
   JsonObject object_;
 };
 
@@ -295,7 +305,13 @@ void ModelConfig::set_family(const ModelFamily& of) {
   layers.assign(static_cast<std::size_t>(n_layers), of.layer);
 }
 
-ModelConfig ModelConfig::of(const json& config, const std::string& file) { return Reader(config, file).read(); }
+ModelConfig ModelConfig::of(const json& config, const std::string& file) {
+  const std::optional<TextPart> part = text_part(config, file);
+  if (!part) return Reader(config, file).read();
+  ModelConfig c = Reader(part->config, file, TextPart::kKey).read();
+  c.warnings.push_back(part->warning);
+  return c;
+}
 
 ModelConfig ModelConfig::load(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";

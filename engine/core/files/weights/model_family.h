@@ -87,9 +87,16 @@ struct TensorNames {
   std::string in_layer(int layer, const char* part, const char* kind = ".weight") const;
 };
 
+/// Sizes of a model whose config.json leaves them out; 0: they must be there.
+struct SizeDefaults {
+  int vocab = 0, heads = 0, positions = 0;
+};
+
 struct ModelFamily {
-  const char* architecture = "";          // as config.json names it
-  const char* model_type = "";            // and again
+  const char* architecture = "";             // as config.json names it
+  const char* model_type = "";               // and again
+  const char *whole = "", *whole_type = "";  // of a larger model whose text part it may be (text_part.h)
+  SizeDefaults sizes;
   LayerConfig layer;                      // of every layer, where config.json does not speak of it
   int kv_heads = -1;                      // without num_key_value_heads; 0: as many as heads; -1: it must be there
   WindowKeys windows = WindowKeys::none;  // which keys it knows

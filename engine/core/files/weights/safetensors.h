@@ -75,6 +75,9 @@ class WeightFiles {
   std::string hash() const;  // hex FNV-1a 64 over headers and sizes
 
  private:
+  void add_aliases();
+  /// As the files have it.
+  const std::string& stored_name(const std::string& name) const;
   /// Throws Error if there is no such tensor, it has another shape, or `takes` does not take it; `types` are those that it takes.
   TensorPlace locate(const std::string& name, const std::vector<std::int64_t>& shape, bool (*takes)(const TensorEntry&),
                      const char* types) const;
@@ -82,6 +85,7 @@ class WeightFiles {
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, std::size_t> where_;
+  std::map<std::string, std::string> aliases_;  // a tensor's name in a text part alone -> in these files (text_part.h)
 };
 
 struct TensorToWrite {

@@ -3,6 +3,7 @@
 
 #include "engine/core/files/weights/mxfp4.h"
 #include "engine/core/files/weights/safetensors.h"
+#include "engine/core/files/weights/text_part.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/refuse.h"
@@ -97,6 +98,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& folder) {
   if (there(kSingle)) {
     weights.files_.push_back(SafetensorsFile::open(folder / kSingle));
     for (const auto& [name, entry] : weights.files_[0].tensors()) weights.where_.emplace(name, 0);
+    weights.add_aliases();
     return weights;
   }
   if (!there(kIndex)) fail_no_weights(folder);
@@ -118,27 +120,42 @@ WeightFiles WeightFiles::open(const std::filesystem::path& folder) {
              "every tensor once");
     }
   }
+  weights.add_aliases();
   return weights;
 }
 
-bool WeightFiles::has(const std::string& name) const { return where_.contains(name); }
+void WeightFiles::add_aliases() {
+  for (const auto& [stored, file] : where_) {
+    const std::optional<std::string> alone = name_in_text_part(stored);
+    if (alone && !where_.contains(*alone)) aliases_.emplace(*alone, stored);
+  }
+}
+
+const std::string& WeightFiles::stored_name(const std::string& name) const {
+  const auto alias = aliases_.find(name);
+  return alias == aliases_.end() ? name : alias->second;
+}
+
+bool WeightFiles::has(const std::string& name) const { return where_.contains(stored_name(name)); }
 
 bool WeightFiles::same(const std::string& a, const std::string& b) const {
-  const SafetensorsFile &file_a = files_[where_.at(a)], &file_b = files_[where_.at(b)];
-  return same_tensor(file_a, file_a.tensors().at(a), file_b, file_b.tensors().at(b));
+  const std::string &stored_a = stored_name(a), &stored_b = stored_name(b);
+  const SafetensorsFile &file_a = files_[where_.at(stored_a)], &file_b = files_[where_.at(stored_b)];
+  return same_tensor(file_a, file_a.tensors().at(stored_a), file_b, file_b.tensors().at(stored_b));
 }
 
 TensorPlace WeightFiles::locate(const std::string& name, const std::vector<std::int64_t>& shape,
                                 bool (*takes)(const TensorEntry&), const char* types) const {
-  const auto it = where_.find(name);
+  const std::string& stored = stored_name(name);
+  const auto it = where_.find(stored);
   if (it == where_.end()) {
     refuse(files_.size() == 1 ? files_[0].path().string() : (folder_ / kIndex).string(), name, "tensor missing",
            "shape " + show_shape(shape));
   }
   const SafetensorsFile& file = files_[it->second];
-  const TensorEntry& entry = file.tensors().at(name);
+  const TensorEntry& entry = file.tensors().at(stored);
   const auto fail = [&](std::string found, std::string expected, std::string hint = "") {
-    refuse(file.path().string(), name, std::move(found), std::move(expected), std::move(hint));
+    refuse(file.path().string(), stored, std::move(found), std::move(expected), std::move(hint));
   };
   if (entry.shape != shape) {
     fail("shape " + show_shape(entry.shape), show_shape(shape), "weights and config.json belong to different models");
