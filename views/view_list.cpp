@@ -11,6 +11,7 @@
 #include "views/lost_fact_view.h"
 #include "views/metric_by_layer_view.h"
 #include "views/run_curves_view.h"
+#include "views/run_grid_view.h"
 #include "views/run_table_view.h"
 #include "views/study_view.h"
 #include "views/token_attention_view.h"
@@ -35,6 +36,7 @@ ViewList make_views(const ViewServices& services) {
   views.push_back(std::make_unique<HeadBoardView>(services));
   views.push_back(std::make_unique<ComparisonView>(services));
   views.push_back(std::make_unique<RunTableView>(services));
+  views.push_back(std::make_unique<RunGridView>(services));
   views.push_back(std::make_unique<StudyView>(services));
   views.push_back(std::make_unique<InspectorView>(services));
   return views;

@@ -102,6 +102,7 @@ bool takes_all_runs(const views::FigureRecipe& recipe) {
                             std::holds_alternative<views::MapPanelsOptions>(recipe.options) ||
                             std::holds_alternative<views::LostFactOptions>(recipe.options) ||
                             std::holds_alternative<views::RunPointsOptions>(recipe.options) ||
+                            std::holds_alternative<views::RunGridOptions>(recipe.options) ||
                             (std::holds_alternative<views::AnswerDifferenceOptions>(recipe.options) &&
                              recipe.traces.size() == 1));  // which has both
 }

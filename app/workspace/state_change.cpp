@@ -96,6 +96,8 @@ std::string title_of(const std::string& name) {
   if (name == "life_order") return "order of the tokens";
   if (name == "unseen_heads") return "heads of the unseen tokens";
   if (name == "unseen_whole") return "scale of the unseen tokens";
+  if (name == "run_grid_cells") return "pictures of the runs";
+  if (name == "run_grid_measure") return "measure below the runs";
   if (name == "metric_chosen") return "metric";
   if (name == "heads") return "marked heads";
   if (name == "runs") return "set of runs";

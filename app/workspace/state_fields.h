@@ -17,6 +17,7 @@ struct Named {
 inline constexpr std::string_view kColourNames[] = {"state", "score", "kept_heads", "oracle"};
 inline constexpr std::string_view kLifeOrderNames[] = {"position", "cost", "life"};
 inline constexpr std::string_view kAggregateNames[] = {"median", "mean", "min", "max", "iqr"};
+inline constexpr std::string_view kGridCellsNames[] = {"heads", "tokens"};
 inline constexpr std::string_view kUnseenHeadsNames[] = {"head", "layer", "all"};
 inline constexpr std::string_view kCompareNames[] = {"none", "side_by_side", "difference"};
 inline constexpr std::string_view kProfileNames[] = {"age", "position", "class"};
@@ -51,6 +52,8 @@ void visit_look(T& l, Visit&& visit) {
   visit("life_rows_of", l.lifetimes.rows_of, FieldRange{0, kMaxPositions});
   visit("unseen_heads", l.unseen_heads, Named{kUnseenHeadsNames});
   visit("unseen_whole", l.unseen_whole, AnyValue{});
+  visit("run_grid_cells", l.run_grid.cells, Named{kGridCellsNames});
+  visit("run_grid_measure", l.run_grid.measure, Named{run_measure_names()});
 }
 
 template <typename T, typename Visit>

@@ -501,21 +501,28 @@ TEST_CASE("a chat template that is not known ends an evaluation in one line that
   CHECK(refused.err.find("without --chat the questions are plain prompts") != std::string::npos);
 }
 
-TEST_CASE("kvscope-reasoner solves problems of every kind densely, and loses them under a short window",
+TEST_CASE("kvscope-reasoner solves problems of every kind densely and under its WG-KV gate, not under a short window",
           "[eval][process]") {
   const TemporaryFolder folder;
   const auto shares = [&](const std::string& policies, const char* name) {
-    const auto result = kvscope_run({"eval", "kvscope-reasoner", "--tasks",
-                                     "reason-machine,reason-walk,reason-search,reason-sort,reason-sum", "--questions",
-                                     "2", "--length", "400", "--policies", policies, "--device", "cpu", "--dtype",
-                                     "bfloat16", "-o", (folder / name).string(), "--json", "--quiet"});
+    const auto result = kvscope_run({"eval",        "kvscope-reasoner",
+                                     "--gate",      "wg-kv-0.01",
+                                     "--tasks",     "reason-machine,reason-walk,reason-search,reason-sort,reason-sum",
+                                     "--questions", "2",
+                                     "--length",    "400",
+                                     "--policies",  policies,
+                                     "--device",    "cpu",
+                                     "--dtype",     "bfloat16",
+                                     "-o",          (folder / name).string(),
+                                     "--json",      "--quiet"});
     REQUIRE(result.exit_code == 0);
     std::map<std::string, double> right;
     const nlohmann::json table = nlohmann::json::parse(result.out);
     for (const auto& row : table["rows"]) right[row["policy"]] += row["accuracy"].get<double>() / 5;
     return right;
   };
-  const auto right = shares("full;streaming:sinks=4,window=32", "a.h5");
-  CHECK(right.at("full") >= 0.8);  // 9 of 10 when it was written
+  const auto right = shares("full;streaming:sinks=4,window=32;wg-kv", "a.h5");
+  CHECK(right.at("full") >= 0.8);                      // 9 of 10 when it was written
+  CHECK(right.at("wg-kv") >= 0.7 * right.at("full"));  // docs/records/reasoner.md: 1.00 of dense
   CHECK(right.at("streaming:sinks=4,window=32") <= 0.2);
 }

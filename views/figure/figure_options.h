@@ -15,6 +15,7 @@
 #include "views/figure/map_panels_figure.h"
 #include "views/figure/metric_by_layer_figure.h"
 #include "views/figure/run_card_figure.h"
+#include "views/figure/run_grid_figure.h"
 #include "views/figure/run_points_figure.h"
 #include "views/figure/scaling_fit_figure.h"
 #include "views/figure/study_bars_figure.h"
@@ -30,7 +31,7 @@ using FigureOptions =
     std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions, CurvesOptions,
                  MapPanelsOptions, StudyLinesOptions, StudyBarsOptions, ColumnSpreadOptions, TokenAttentionOptions,
                  DecodeFlopsOptions, ScalingFitOptions, LostFactOptions, RunPointsOptions, RunCardOptions,
-                 FingerprintOptions, AnswerDifferenceOptions, LifetimesOptions, UnseenTokensOptions>;
+                 FingerprintOptions, AnswerDifferenceOptions, LifetimesOptions, UnseenTokensOptions, RunGridOptions>;
 
 std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip" ...
 

@@ -19,7 +19,7 @@ constexpr std::string_view kFigures[] = {
     "layer_head_map", "token_strip",       "timeline",   "metric_by_layer", "curves",
     "map_panels",     "study_lines",       "study_bars", "column_spread",   "token_attention",
     "decode_flops",   "scaling_fit",       "lost_fact",  "run_points",      "run_card",
-    "fingerprints",   "answer_difference", "lifetimes",  "unseen_tokens"};
+    "fingerprints",   "answer_difference", "lifetimes",  "unseen_tokens",   "run_grid"};
 
 /// Functions as overloads of one: a kind of options without a figure does not compile.
 template <typename... Functions>
@@ -315,6 +315,7 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
                         [&](const AnswerDifferenceOptions& two) { return answer_difference_figure(runs, two, style); },
                         [&](const LifetimesOptions& lives) { return lifetimes_figure(run, lives, style); },
                         [&](const UnseenTokensOptions& unseen) { return unseen_tokens_figure(run, unseen, style); },
+                        [&](const RunGridOptions& grid) { return run_grid_figure(runs, grid, style); },
                     },
                     recipe.options);
 }

@@ -16,6 +16,7 @@ inline constexpr std::string_view kHeadOrders[] = {"mass", "layer"};
 inline constexpr std::string_view kProfiles[] = {"age", "position", "class"};
 inline constexpr std::string_view kFingerprintOrders[] = {"layer", "cluster"};
 inline constexpr std::string_view kLifeOrders[] = {"position", "cost", "life"};
+inline constexpr std::string_view kGridCells[] = {"heads", "tokens"};
 /// Of RunMeasure, in its order.
 inline constexpr std::string_view kRunMeasureNames[] = {"nll_answer",     "nll_text",    "above_chance", "cache_size",
                                                         "cache_size_end", "cache_bytes", "ms_per_token", "tokens"};
@@ -263,6 +264,17 @@ void visit_fields(UnseenTokensOptions& o, V& v) {
   v("whole", o.whole);
   if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
   v("preview", o.preview);
+}
+
+template <typename V>
+void visit_fields(RunGridOptions& o, V& v) {
+  v.choice("cells", o.cells, kGridCells);
+  v("metric", o.metric);
+  v("q", o.q);
+  v.choice("measure", o.measure, kRunMeasureNames);
+  v("colormap", o.colormap);
+  v("fit", o.fit);
+  if (V::kReads || !o.names.empty()) v("names", o.names);
 }
 
 }  // namespace kvscope::views

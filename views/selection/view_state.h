@@ -18,6 +18,7 @@
 #include "views/figure/fingerprints.h"
 #include "views/figure/head_set.h"
 #include "views/figure/layer_head_map_figure.h"
+#include "views/figure/run_grid.h"
 #include "views/figure/token_span.h"
 #include "views/figure/token_strip_figure.h"
 #include "views/selection/listed_runs.h"
@@ -79,6 +80,7 @@ struct ViewLook {
   LifetimesLook lifetimes;
   UnseenHeads unseen_heads = UnseenHeads::one;
   bool unseen_whole = false;  // the axis of what a query could not see goes up to its greatest bar
+  RunGridLook run_grid;
   bool operator==(const ViewLook&) const = default;
 };
 
@@ -109,6 +111,7 @@ struct Selection {
   LifetimesLook lifetimes;
   UnseenHeads unseen_heads = UnseenHeads::one;
   bool unseen_whole = false;
+  RunGridLook run_grid;
   PinnedTexts pins;                      // of all texts, also of those that are not on show
   std::map<int, std::string> run_notes;  // by run id
   std::string find;  // what is searched for, as engine/core/study/measure/token_query.h reads it; empty: nothing
