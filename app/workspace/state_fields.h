@@ -18,6 +18,7 @@ inline constexpr std::string_view kColourNames[] = {"state", "score", "kept_head
 inline constexpr std::string_view kLifeOrderNames[] = {"position", "cost", "life"};
 inline constexpr std::string_view kAggregateNames[] = {"median", "mean", "min", "max", "iqr"};
 inline constexpr std::string_view kUnseenHeadsNames[] = {"head", "layer", "all"};
+inline constexpr std::string_view kProbeQuantityNames[] = {"kept", "score"};
 inline constexpr std::string_view kCompareNames[] = {"none", "side_by_side", "difference"};
 inline constexpr std::string_view kProfileNames[] = {"age", "position", "class"};
 inline constexpr std::string_view kFingerprintOrderNames[] = {"layer", "cluster"};
@@ -51,6 +52,9 @@ void visit_look(T& l, Visit&& visit) {
   visit("life_rows_of", l.lifetimes.rows_of, FieldRange{0, kMaxPositions});
   visit("unseen_heads", l.unseen_heads, Named{kUnseenHeadsNames});
   visit("unseen_whole", l.unseen_whole, AnyValue{});
+  visit("gates_source", l.gate_training.source, AnyValue{});
+  visit("gates_step", l.gate_training.step, FieldRange{-1, 1 << 30});
+  visit("gates_quantity", l.gate_training.quantity, Named{kProbeQuantityNames});
 }
 
 template <typename T, typename Visit>

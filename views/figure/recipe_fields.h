@@ -16,6 +16,7 @@ inline constexpr std::string_view kHeadOrders[] = {"mass", "layer"};
 inline constexpr std::string_view kProfiles[] = {"age", "position", "class"};
 inline constexpr std::string_view kFingerprintOrders[] = {"layer", "cluster"};
 inline constexpr std::string_view kLifeOrders[] = {"position", "cost", "life"};
+inline constexpr std::string_view kProbeQuantities[] = {"kept", "score"};
 /// Of RunMeasure, in its order.
 inline constexpr std::string_view kRunMeasureNames[] = {"nll_answer",     "nll_text",    "above_chance", "cache_size",
                                                         "cache_size_end", "cache_bytes", "ms_per_token", "tokens"};
@@ -263,6 +264,14 @@ void visit_fields(UnseenTokensOptions& o, V& v) {
   v("whole", o.whole);
   if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
   v("preview", o.preview);
+}
+
+template <typename V>
+void visit_fields(GateTrainingOptions& o, V& v) {
+  v("source", o.source);
+  v("step", o.step);
+  v.choice("quantity", o.quantity, kProbeQuantities);
+  v("colormap", o.colormap);
 }
 
 }  // namespace kvscope::views

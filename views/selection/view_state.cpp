@@ -23,7 +23,8 @@ ViewLook look_of(const Selection& s) {
           .fingerprints = s.fingerprints,
           .lifetimes = s.lifetimes,
           .unseen_heads = s.unseen_heads,
-          .unseen_whole = s.unseen_whole};
+          .unseen_whole = s.unseen_whole,
+          .gate_training = s.gate_training};
 }
 
 void set_look(Selection& s, const ViewLook& look) {
@@ -32,6 +33,7 @@ void set_look(Selection& s, const ViewLook& look) {
   s.fingerprints = look.fingerprints;
   s.lifetimes = look.lifetimes;
   s.unseen_heads = look.unseen_heads, s.unseen_whole = look.unseen_whole;
+  s.gate_training = look.gate_training;
 }
 
 void choose_metric(Selection& selection, Metric metric) {
