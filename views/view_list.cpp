@@ -4,6 +4,7 @@
 #include "views/cache_timeline_view.h"
 #include "views/comparison_view.h"
 #include "views/fingerprint_view.h"
+#include "views/gate_training_view.h"
 #include "views/head_board_view.h"
 #include "views/inspector_view.h"
 #include "views/layer_head_map_view.h"
@@ -38,6 +39,7 @@ ViewList make_views(const ViewServices& services) {
   views.push_back(std::make_unique<RunTableView>(services));
   views.push_back(std::make_unique<RunGridView>(services));
   views.push_back(std::make_unique<StudyView>(services));
+  views.push_back(std::make_unique<GateTrainingView>(services));
   views.push_back(std::make_unique<InspectorView>(services));
   return views;
 }

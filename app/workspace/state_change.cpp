@@ -98,6 +98,9 @@ std::string title_of(const std::string& name) {
   if (name == "unseen_whole") return "scale of the unseen tokens";
   if (name == "run_grid_cells") return "pictures of the runs";
   if (name == "run_grid_measure") return "measure below the runs";
+  if (name == "gates_source") return "training";
+  if (name == "gates_step") return "training step";
+  if (name == "gates_quantity") return "quantity of the gates";
   if (name == "metric_chosen") return "metric";
   if (name == "heads") return "marked heads";
   if (name == "runs") return "set of runs";
@@ -128,6 +131,8 @@ std::string value_text(const std::string& name, const json& value) {
   if ((name == "token" || name == "study_point") && value == -1) return "none";
   if (name.starts_with("study_") && value == "") return "none";
   if (name == "run_table_sort" && value == "") return "as they came";
+  if (name == "gates_step" && value == -1) return "the last";
+  if (name == "gates_source" && value == "") return "the first";
   std::string text = value.is_number_float() ? number_text(value.get<double>(), 4)
                      : value.is_string()     ? value.get<std::string>()
                                              : value.dump();

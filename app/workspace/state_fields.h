@@ -19,6 +19,7 @@ inline constexpr std::string_view kLifeOrderNames[] = {"position", "cost", "life
 inline constexpr std::string_view kAggregateNames[] = {"median", "mean", "min", "max", "iqr"};
 inline constexpr std::string_view kGridCellsNames[] = {"heads", "tokens"};
 inline constexpr std::string_view kUnseenHeadsNames[] = {"head", "layer", "all"};
+inline constexpr std::string_view kProbeQuantityNames[] = {"kept", "score"};
 inline constexpr std::string_view kCompareNames[] = {"none", "side_by_side", "difference"};
 inline constexpr std::string_view kProfileNames[] = {"age", "position", "class"};
 inline constexpr std::string_view kFingerprintOrderNames[] = {"layer", "cluster"};
@@ -54,6 +55,9 @@ void visit_look(T& l, Visit&& visit) {
   visit("unseen_whole", l.unseen_whole, AnyValue{});
   visit("run_grid_cells", l.run_grid.cells, Named{kGridCellsNames});
   visit("run_grid_measure", l.run_grid.measure, Named{run_measure_names()});
+  visit("gates_source", l.gate_training.source, AnyValue{});
+  visit("gates_step", l.gate_training.step, FieldRange{-1, 1 << 30});
+  visit("gates_quantity", l.gate_training.quantity, Named{kProbeQuantityNames});
 }
 
 template <typename T, typename Visit>

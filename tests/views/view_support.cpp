@@ -5,14 +5,18 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
+#include "engine/core/study/table/gate_probe.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/random.h"
 #include "views/widgets/imgui_compat.h"
 #include "views/widgets/rebuild.h"
 
@@ -274,6 +278,26 @@ StudyTable preset_study() {
   numbers("is_knee", [](int i) { return i == 7; });
   for (int head = 0; head < 6; ++head)
     numbers("open_0_" + std::to_string(head), [head](int i) { return 1.0 / (1 + 0.1 * head * (i % 5)); });
+  study.arrays = probed_training({0, 64}, 2, 3, 24).arrays;
+  return study;
+}
+
+StudyTable probed_training(const std::vector<double>& steps, int n_layers, int n_kv_heads, int n_tokens) {
+  StudyTable study{.kind = std::string(kTrainingStudy), .request = "{}", .facts = ""};
+  nlohmann::json pieces = nlohmann::json::array();
+  for (int t = 0; t < n_tokens; ++t) pieces.push_back(" word" + std::to_string(t));
+  study.facts = nlohmann::json{{"probe", {{"pieces", pieces}}}}.dump();
+  study.columns = {{.name = "step", .units = "", .meaning = "", .numbers = steps},
+                   {.name = "loss_all", .units = "", .meaning = "", .numbers = std::vector<double>(steps.size(), 1)}};
+  for (const double step : steps) {
+    GateProbe probe{.step = step, .threshold = 0.5, .n_layers = n_layers, .n_kv_heads = n_kv_heads};
+    for (int t = 0; t < n_tokens; ++t) probe.tokens.push_back(t);
+    Random random(17, static_cast<std::uint64_t>(step));
+    for (int i = 0; i < n_layers * n_kv_heads * n_tokens; ++i)
+      probe.scores.push_back(i % n_tokens == n_tokens - 1 ? std::nanf("")
+                                                          : static_cast<float>(random.below(999)) / 999);
+    add_probe(study, probe);
+  }
   return study;
 }
 

@@ -62,6 +62,9 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+/// A training of three columns whose gates were probed at these steps: random scores, the last token has none; threshold 0.5.
+StudyTable probed_training(const std::vector<double>& steps, int n_layers, int n_kv_heads, int n_tokens);
+
 /// A study with every column that a preset draws: three strategies and methods over five points each.
 StudyTable preset_study();
 /// Two families of seven models each, as a fit of scaling wants them.

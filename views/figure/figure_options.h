@@ -9,6 +9,7 @@
 #include "views/figure/curves_figure.h"
 #include "views/figure/decode_flops_figure.h"
 #include "views/figure/fingerprints_figure.h"
+#include "views/figure/gate_training_figure.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/lifetimes_figure.h"
 #include "views/figure/lost_fact_figure.h"
@@ -31,7 +32,8 @@ using FigureOptions =
     std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions, CurvesOptions,
                  MapPanelsOptions, StudyLinesOptions, StudyBarsOptions, ColumnSpreadOptions, TokenAttentionOptions,
                  DecodeFlopsOptions, ScalingFitOptions, LostFactOptions, RunPointsOptions, RunCardOptions,
-                 FingerprintOptions, AnswerDifferenceOptions, LifetimesOptions, UnseenTokensOptions, RunGridOptions>;
+                 FingerprintOptions, AnswerDifferenceOptions, LifetimesOptions, UnseenTokensOptions, RunGridOptions,
+                 GateTrainingOptions>;
 
 std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip" ...
 

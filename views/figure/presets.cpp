@@ -178,6 +178,8 @@ std::vector<FigurePreset> of_studies() {
                kColumn, gates_by_size),
       of_study("wgkv-fig16", "Accuracy, cache size and evictions triggered, by combination (WG-KV Fig. 16)", kWide,
                bars("policy", {"accuracy", std::string(kCacheSize), "overflows|triggers|"}, "item")),
+      of_study("gates-in-training", "Scores of a held-out text while a gate trains: heads, layers over steps, the text",
+               kWide, GateTrainingOptions{}),
       of_study("hybrid-nll", "NLL of a hybrid against its share of global heads, one line per strategy", kColumn,
                allocation),
       of_study("hybrid-turnover", "Heads that change when ranked again under the hybrid, or on another piece", kWide,

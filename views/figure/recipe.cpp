@@ -19,7 +19,8 @@ constexpr std::string_view kFigures[] = {
     "layer_head_map", "token_strip",       "timeline",   "metric_by_layer", "curves",
     "map_panels",     "study_lines",       "study_bars", "column_spread",   "token_attention",
     "decode_flops",   "scaling_fit",       "lost_fact",  "run_points",      "run_card",
-    "fingerprints",   "answer_difference", "lifetimes",  "unseen_tokens",   "run_grid"};
+    "fingerprints",   "answer_difference", "lifetimes",  "unseen_tokens",   "run_grid",
+    "gate_training"};
 
 /// Functions as overloads of one: a kind of options without a figure does not compile.
 template <typename... Functions>
@@ -316,6 +317,7 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
                         [&](const LifetimesOptions& lives) { return lifetimes_figure(run, lives, style); },
                         [&](const UnseenTokensOptions& unseen) { return unseen_tokens_figure(run, unseen, style); },
                         [&](const RunGridOptions& grid) { return run_grid_figure(runs, grid, style); },
+                        [&](const GateTrainingOptions& gates) { return none(gates); },
                     },
                     recipe.options);
 }
@@ -329,12 +331,15 @@ BuiltFigure build_figure(const FigureRecipe& recipe, const StudyTable& study) {
     return column_spread_figure(study, *spread, recipe.style());
   if (const auto* fit = std::get_if<ScalingFitOptions>(&recipe.options))
     return scaling_fit_figure(study, *fit, recipe.style());
+  if (const auto* gates = std::get_if<GateTrainingOptions>(&recipe.options))
+    return gate_training_figure(study, *gates, recipe.style());
   throw Error({ExitCode::bad_input, "", std::string(figure_name(recipe.options)), "a study", "runs", ""});
 }
 
 bool FigureRecipe::reads_study() const {
   return std::holds_alternative<StudyLinesOptions>(options) || std::holds_alternative<StudyBarsOptions>(options) ||
-         std::holds_alternative<ColumnSpreadOptions>(options) || std::holds_alternative<ScalingFitOptions>(options);
+         std::holds_alternative<ColumnSpreadOptions>(options) || std::holds_alternative<ScalingFitOptions>(options) ||
+         std::holds_alternative<GateTrainingOptions>(options);
 }
 
 bool FigureRecipe::reads_nothing() const { return std::holds_alternative<DecodeFlopsOptions>(options); }

@@ -17,6 +17,7 @@ inline constexpr std::string_view kProfiles[] = {"age", "position", "class"};
 inline constexpr std::string_view kFingerprintOrders[] = {"layer", "cluster"};
 inline constexpr std::string_view kLifeOrders[] = {"position", "cost", "life"};
 inline constexpr std::string_view kGridCells[] = {"heads", "tokens"};
+inline constexpr std::string_view kProbeQuantities[] = {"kept", "score"};
 /// Of RunMeasure, in its order.
 inline constexpr std::string_view kRunMeasureNames[] = {"nll_answer",     "nll_text",    "above_chance", "cache_size",
                                                         "cache_size_end", "cache_bytes", "ms_per_token", "tokens"};
@@ -275,6 +276,13 @@ void visit_fields(RunGridOptions& o, V& v) {
   v("colormap", o.colormap);
   v("fit", o.fit);
   if (V::kReads || !o.names.empty()) v("names", o.names);
+}
+template <typename V>
+void visit_fields(GateTrainingOptions& o, V& v) {
+  v("source", o.source);
+  v("step", o.step);
+  v.choice("quantity", o.quantity, kProbeQuantities);
+  v("colormap", o.colormap);
 }
 
 }  // namespace kvscope::views

@@ -24,7 +24,8 @@ ViewLook look_of(const Selection& s) {
           .lifetimes = s.lifetimes,
           .unseen_heads = s.unseen_heads,
           .unseen_whole = s.unseen_whole,
-          .run_grid = s.run_grid};
+          .run_grid = s.run_grid,
+          .gate_training = s.gate_training};
 }
 
 void set_look(Selection& s, const ViewLook& look) {
@@ -34,6 +35,7 @@ void set_look(Selection& s, const ViewLook& look) {
   s.lifetimes = look.lifetimes;
   s.unseen_heads = look.unseen_heads, s.unseen_whole = look.unseen_whole;
   s.run_grid = look.run_grid;
+  s.gate_training = look.gate_training;
 }
 
 void choose_metric(Selection& selection, Metric metric) {

@@ -14,6 +14,7 @@
 #include "engine/core/record/run_record.h"
 #include "engine/core/record/token_attention.h"
 #include "engine/core/study/heads/token_lives.h"
+#include "engine/core/study/measure/probe_summary.h"
 #include "engine/core/study/measure/retention_metrics.h"
 #include "views/figure/fingerprints.h"
 #include "views/figure/head_set.h"
@@ -65,6 +66,13 @@ struct LifetimesLook {
   TokenSpan rows_of;  // the marked range that they are of: the rows of another one are all shown
   bool operator==(const LifetimesLook&) const = default;
 };
+/// How gates in training are looked at.
+struct GateTrainingLook {
+  std::string source;  // of several trainings; empty: the first
+  int step = -1;       // -1: follows the last
+  ProbeQuantity quantity = ProbeQuantity::kept;
+  bool operator==(const GateTrainingLook&) const = default;
+};
 /// Whose attention to evicted tokens is drawn.
 enum class UnseenHeads : std::uint8_t { one, layer, all };
 
@@ -81,6 +89,7 @@ struct ViewLook {
   UnseenHeads unseen_heads = UnseenHeads::one;
   bool unseen_whole = false;  // the axis of what a query could not see goes up to its greatest bar
   RunGridLook run_grid;
+  GateTrainingLook gate_training;
   bool operator==(const ViewLook&) const = default;
 };
 
@@ -112,6 +121,7 @@ struct Selection {
   UnseenHeads unseen_heads = UnseenHeads::one;
   bool unseen_whole = false;
   RunGridLook run_grid;
+  GateTrainingLook gate_training;
   PinnedTexts pins;                      // of all texts, also of those that are not on show
   std::map<int, std::string> run_notes;  // by run id
   std::string find;  // what is searched for, as engine/core/study/measure/token_query.h reads it; empty: nothing

@@ -6,16 +6,34 @@ namespace kvscope::trace {
 
 namespace {
 
-void put_numbers(MessageWriter& out, const std::vector<double>& numbers) {
-  out.put(std::string_view(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)));
+template <typename T>
+void put_numbers(MessageWriter& out, const std::vector<T>& numbers) {
+  out.put(std::string_view(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T)));
 }
 
-std::vector<double> get_numbers(MessageReader& in) {
+template <typename T>
+std::vector<T> get_numbers(MessageReader& in) {
   const std::string_view bytes = in.text();
-  if (bytes.size() % sizeof(double) != 0) throw BadMessage{};
-  std::vector<double> numbers(bytes.size() / sizeof(double));
+  if (bytes.size() % sizeof(T) != 0) throw BadMessage{};
+  std::vector<T> numbers(bytes.size() / sizeof(T));
   if (!bytes.empty()) std::memcpy(numbers.data(), bytes.data(), bytes.size());
   return numbers;
+}
+
+/// Added to the number of an array's axes. Arrays of float64 are as they were before there were others: files have checksums of it.
+constexpr std::uint64_t kOfFloat32 = std::uint64_t{1} << 32;
+
+void put_values(MessageWriter& out, const StudyArray& array) {
+  if (array.is_float32)
+    put_numbers(out, std::vector<float>(array.values.begin(), array.values.end()));
+  else
+    put_numbers(out, array.values);
+}
+
+std::vector<double> get_values(MessageReader& in, bool is_float32) {
+  if (!is_float32) return get_numbers<double>(in);
+  const std::vector<float> values = get_numbers<float>(in);
+  return {values.begin(), values.end()};
 }
 
 void put_texts(MessageWriter& out, const std::vector<std::string>& texts) {
@@ -45,9 +63,9 @@ void put_study(MessageWriter& out, const StudyTable& table) {
   for (const StudyArray& array : table.arrays) {
     for (const auto* text : {&array.name, &array.units, &array.meaning}) out.put(*text);
     put_texts(out, array.axes);
-    out.put(static_cast<std::uint64_t>(array.shape.size()));
+    out.put(array.shape.size() + (array.is_float32 ? kOfFloat32 : 0));
     for (const std::int64_t length : array.shape) out.put(length);
-    put_numbers(out, array.values);
+    put_values(out, array);
   }
 }
 
@@ -58,15 +76,17 @@ StudyTable get_study(MessageReader& in) {
     StudyColumn& column = table.columns.emplace_back();
     for (auto* text : {&column.name, &column.units, &column.meaning}) *text = in.text();
     column.is_text = in.get<std::uint8_t>() != 0;
-    column.numbers = get_numbers(in);
+    column.numbers = get_numbers<double>(in);
     column.texts = get_texts(in);
   }
   for (auto n = in.get<std::uint64_t>(); n > 0; --n) {
     StudyArray& array = table.arrays.emplace_back();
     for (auto* text : {&array.name, &array.units, &array.meaning}) *text = in.text();
     array.axes = get_texts(in);
-    for (auto axes = in.get<std::uint64_t>(); axes > 0; --axes) array.shape.push_back(in.get<std::int64_t>());
-    array.values = get_numbers(in);
+    auto axes = in.get<std::uint64_t>();
+    array.is_float32 = (axes & kOfFloat32) != 0;
+    for (axes &= kOfFloat32 - 1; axes > 0; --axes) array.shape.push_back(in.get<std::int64_t>());
+    array.values = get_values(in, array.is_float32);
   }
   if (!in.at_end()) throw BadMessage{};
   return table;

@@ -33,7 +33,7 @@ void check_storable(const StudyTable& table, const std::string& file) {
   }
   for (const StudyArray& array : table.arrays) {
     for (const auto* text : {&array.units, &array.meaning}) check_text(*text, array.name);
-    bytes += static_cast<double>(array.values.size() * sizeof(double));
+    bytes += static_cast<double>(array.values.size() * sizeof(double));  // as a reader has them
   }
   const std::size_t names = std::max(table.columns.size(), table.arrays.size());
   if (bytes > static_cast<double>(kMostStudyBytes - kImageStep) || names > kMostStudyNames) {
@@ -64,7 +64,9 @@ void write_column(hid_t group, const StudyColumn& column) {
 
 void write_array(hid_t group, const StudyArray& array) {
   const std::vector<hsize_t> dims(array.shape.begin(), array.shape.end());
-  const H5Id dataset = write_dataset(group, array.name.c_str(), Type::f64, dims, array.values.data());
+  const std::vector<float> floats(array.values.begin(), array.is_float32 ? array.values.end() : array.values.begin());
+  const void* values = array.is_float32 ? static_cast<const void*>(floats.data()) : array.values.data();
+  const H5Id dataset = write_dataset(group, array.name.c_str(), array.is_float32 ? Type::f32 : Type::f64, dims, values);
   write_attribute(dataset, "meaning", array.meaning);
   write_attribute(dataset, "units", array.units);
   write_attribute(dataset, "axes", array.axes);

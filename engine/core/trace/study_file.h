@@ -4,7 +4,7 @@
 //     /                attributes: format "kvscope-study", version 1, kind, checksum (of all that follows)
 //     /request, /facts scalar strings, JSON
 //     /point/NAME      one dataset a column, [points]: float64, or strings of fixed length; attributes units, meaning
-//     /array/NAME      one dataset an array, float64; attributes units, meaning, axes
+//     /array/NAME      one dataset an array, float64 or float32; attributes units, meaning, axes
 //
 // Both groups keep the order of the table (h5py lists them so). The same table gives the same bytes: no times, no names of
 // machines but those that the facts say. A file of which any of this was changed is refused by its checksum.

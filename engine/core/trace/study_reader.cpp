@@ -114,9 +114,16 @@ class Reader {
     return texts;
   }
 
-  std::vector<double> numbers_of(hid_t dataset, const std::string& name, std::vector<hsize_t>& shape) {
+  bool is_float32(hid_t dataset, const std::string& name) const {
     const H5Id type(H5Dget_type(dataset), "look at " + name);
-    if (H5Tequal(type, H5T_IEEE_F64LE) <= 0) fail(name, "a different type", "float64, little-endian");
+    return H5Tequal(type, H5T_IEEE_F32LE) > 0;
+  }
+
+  /// Of float64, or where the caller has found it so of float32: HDF5 makes it float64.
+  std::vector<double> numbers_of(hid_t dataset, const std::string& name, std::vector<hsize_t>& shape,
+                                 bool of_float32 = false) {
+    const H5Id type(H5Dget_type(dataset), "look at " + name);
+    if (!of_float32 && H5Tequal(type, H5T_IEEE_F64LE) <= 0) fail(name, "a different type", "float64, little-endian");
     shape = shape_of(dataset, sizeof(double), name);
     std::size_t n = 1;
     for (const hsize_t length : shape) n *= static_cast<std::size_t>(length);
@@ -151,7 +158,8 @@ class Reader {
                      .meaning = read_text_attribute(dataset, "meaning"),
                      .axes = read_texts_attribute(dataset, "axes")};
     std::vector<hsize_t> shape;
-    array.values = numbers_of(dataset, path, shape);
+    array.is_float32 = is_float32(dataset, path);
+    array.values = numbers_of(dataset, path, shape, array.is_float32);
     array.shape.assign(shape.begin(), shape.end());
     return array;
   }

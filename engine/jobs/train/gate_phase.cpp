@@ -14,6 +14,7 @@
 #include "engine/jobs/train/gate_module.h"
 #include "engine/jobs/train/gate_thresholds.h"
 #include "engine/jobs/train/gated_attention.h"
+#include "engine/jobs/train/heldout_probe.h"
 #include "engine/jobs/train/phase.h"
 
 namespace kvscope::engine {
@@ -96,6 +97,14 @@ struct TrainedGates {
     AdamW out(*groups.front().first, options.optimizer);
     for (std::size_t i = 1; i < groups.size(); ++i) out.add(*groups[i].first, groups[i].second);
     return out;
+  }
+  /// Of a gate that was saved now.
+  at::Tensor scores(const at::Tensor& ids) {
+    std::vector<FlatParameters*> trained = {&gate->parameters()};
+    if (adapter) trained.push_back(&adapter->parameters());
+    if (base != nullptr) trained.push_back(base);
+    const AsSaved saved(trained);
+    return probe_scores(student, *gate, ids);
   }
   std::int64_t n_parameters() const {
     return (gate ? gate->parameters().n_elements() : 0) + (adapter ? adapter->parameters().n_elements() : 0) +
@@ -240,6 +249,7 @@ nlohmann::json run_stage(const Training& training, const DecoderModule& base, co
   phase.length = stage.length;
   AdamW optimizer = trained.optimizer(plan.options);
   StepLosses losses;
+  const auto scores = [&](const at::Tensor& ids) { return trained.scores(ids); };
   return run_steps(training, phase, *training.sequences(training.recipe.seed ^ kGateSalt), optimizer,
                    {.name = plan.name_of(stage),
                     .loss_columns = loss_columns(trained, training.recipe.model),
@@ -254,7 +264,9 @@ nlohmann::json run_stage(const Training& training, const DecoderModule& base, co
                                               {.weight = stage.weight, .progress = progress, .hard = hard});
                         },
                     .report = [&](std::int64_t) { return report_of(losses, trained.gate.has_value()); },
-                    .describe = describe});
+                    .describe = describe,
+                    .probe = trained.gate ? scores : std::function<at::Tensor(const at::Tensor&)>(),
+                    .keeps_from = keeps_from(plan.config)});
 }
 
 /// A curve of what the stage's gates cost on held-out text when they are hard, by threshold: NAME-thresholds.

@@ -9,6 +9,7 @@
 
 #include "engine/core/support/shuffle.h"
 #include "engine/jobs/train/checkpoint_writer.h"
+#include "engine/jobs/train/heldout_probe.h"
 #include "engine/jobs/train/kvzap_lesson.h"
 #include "engine/jobs/train/phase.h"
 
@@ -74,6 +75,7 @@ std::filesystem::path save_regression(const Training& training, const GateModule
   config.window = options.window;
   config.n_sink = options.n_sink;
   config.threshold = options.threshold ? *options.threshold : fit.threshold_of(options.density);
+  if (!options.threshold) tell_probe_threshold(training, name, keeps_from(config));
   const std::filesystem::path folder = training.output / name;
   gate.save(folder, config, "KVzap, log KVzip+; " + training.recipe.name);
   return folder;
@@ -94,6 +96,12 @@ nlohmann::json run_kvzap_phase(const Training& training) {
   AdamW optimizer(gate.parameters(), options.optimizer);
   const std::string name = options.hidden > 0 ? "kvzap-mlp" : "kvzap-linear";
   at::Tensor loss;
+  const auto scores = [&](const at::Tensor& ids) {
+    const AsSaved saved({&gate.parameters()});
+    return probe_scores(base, gate, ids);
+  };
+  GateConfig kept = gate.config();
+  kept.threshold = options.threshold.value_or(0);
   nlohmann::json facts = run_steps(training, options, *sequences, optimizer,
                                    {.name = name,
                                     .loss_columns = {"loss_all"},
@@ -107,7 +115,9 @@ nlohmann::json run_kvzap_phase(const Training& training) {
                                           loss = of_step.detach();
                                         },
                                     .report = [&](std::int64_t) { return std::vector<double>{loss.item<double>()}; },
-                                    .describe = describe_regression});
+                                    .describe = describe_regression,
+                                    .probe = scores,
+                                    .keeps_from = options.threshold ? std::optional(keeps_from(kept)) : std::nullopt});
   if (facts["status"] == "cancelled" || !training.leads()) return facts;
   const KvzapFit fit = heldout_fit(training, base, gate, span);
   facts.erase("last");

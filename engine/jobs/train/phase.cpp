@@ -13,6 +13,7 @@
 #include "engine/core/support/hash.h"
 #include "engine/core/support/seconds_since.h"
 #include "engine/jobs/tasks/reasoning_sequences.h"
+#include "engine/jobs/train/heldout_probe.h"
 #include "engine/jobs/train/training_checkpoint.h"
 
 namespace kvscope::engine {
@@ -126,6 +127,8 @@ nlohmann::json run_steps(const Training& training, const PhaseOptions& options, 
   TrainingPoint at = training.resumed ? checkpoint.load() : TrainingPoint{};
   check_batch(training, options.batch);
   tell_curve(training, steps.name, columns, at, 0);
+  const HeldoutProbe probe(training, steps);
+  if (at.step == 0) probe.tell(0, /*at_end=*/false);
   DataLoader loader(sequences, options.batch, training.loader_threads, at.step, training.member, training.n_members());
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [start, before = at.seconds] { return before + seconds_since(start); };
@@ -142,6 +145,7 @@ nlohmann::json run_steps(const Training& training, const PhaseOptions& options, 
     optimizer.step(rate);
     ++step;
     progress = training.agreed(phase_progress(options.length, step, elapsed()));
+    probe.tell(step, progress >= 1);
     if (step % options.log_every == 0 || progress >= 1 || step == 1) {
       std::vector<double> losses = steps.report(step - at.step);
       if (training.team != nullptr) losses = training.team->mean(training.member, losses);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/jobs/job.h"
 #include "engine/jobs/train/corpus.h"
@@ -89,11 +90,15 @@ struct PhaseSteps {
   /// What the last n_steps lost, a value for each of loss_columns; waits for the device.
   std::function<std::vector<double>(std::int64_t n_steps)> report;
   std::function<std::string(const std::vector<double>&)> describe;  // these values as text
+  /// Scores of ids [1, T] by what is trained (probe_scores()); empty of a phase without a gate.
+  std::function<at::Tensor(const at::Tensor& ids)> probe = {};
+  std::optional<float> keeps_from = {};  // of these scores
 };
 
 /// Steps of `optimizer` until the phase is over, or from NAME.checkpoint on, which is written at logged steps: once in
 /// checkpoint_seconds, and at the end. The numbers of every logged step go to the job's rows and to its curve of this name, which
-/// begins with the rows of the checkpoint. Returns {"status": "done", "steps", "seconds", "last": the numbers of the last step}, or
+/// begins with the rows of the checkpoint. The probe of the recipe goes to that curve too, before the first step and after the last as
+/// well. Returns {"status": "done", "steps", "seconds", "last": the numbers of the last step}, or
 /// {"status": "cancelled"}.
 /// A member of a team sees its share of every batch; gradients and reported losses are means over the members.
 /// Throws Error: resource if a file cannot be written, bad input if a loss is not a number (the checkpoint is of a step before).

@@ -1,5 +1,6 @@
 #include "engine/jobs/train/recipe.h"
 
+#include <algorithm>
 #include <set>
 
 #include "engine/jobs/train/recipe_section.h"
@@ -98,10 +99,11 @@ bool has_file_of_its_own(const ScorerOptions& scorer) {
 
 Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const ModelConfig* base) {
   if (!json.is_object()) recipe_error(file, "recipe", json.type_name(), "an object");
-  static const std::set<std::string> kSections = {"name", "note", "seed", "model", "data", "base", "scorer", "gate"};
+  static const std::set<std::string> kSections = {"name", "note",  "seed",   "model", "data",
+                                                  "base", "probe", "scorer", "gate"};
   for (const auto& [name, value] : json.items()) {
     if (!kSections.contains(name)) {
-      recipe_error(file, name, "an unknown key", "name, note, seed, model, data, base, scorer or gate");
+      recipe_error(file, name, "an unknown key", "name, note, seed, model, data, base, probe, scorer or gate");
     }
     if (value.is_null()) recipe_error(file, name, "null", "a value, or leave out the key");
   }
@@ -136,7 +138,14 @@ Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const 
                  "a network other than the delayed mLSTM, a variant of it, a decay, an adapter or all_weights",
                  "none of these: the model's own scorer is a delayed mLSTM");
   }
+  if (json.contains("probe")) recipe.probe = parse_probe(json, file, recipe);
   return recipe;
+}
+
+int Recipe::probe_delay() const {
+  const int of_scorer = scorer ? scorer->delay : 0;
+  const int of_gate = !gate ? 0 : gate->kernel > 1 ? gate->kernel / 2 : gate->method == "dms" ? 1 : 0;
+  return std::max(of_scorer, of_gate);
 }
 
 }  // namespace kvscope::engine

@@ -152,6 +152,14 @@ struct KvzapOptions : PhaseOptions {
   GateKind kind() const { return hidden > 0 ? GateKind::kvzap_mlp : GateKind::kvzap_linear; }
 };
 
+/// A held-out text that is scored again and again while a gate trains (heldout_probe.h).
+struct ProbeOptions {
+  std::string text;            // or
+  std::filesystem::path file;  // a file with it; neither: the data's first held-out sequence
+  int tokens = 256;            // of it, at most
+  int every = 10;              // steps
+};
+
 struct Recipe {
   std::string name;
   std::uint64_t seed = 1;
@@ -165,10 +173,14 @@ struct Recipe {
   std::optional<ScorerOptions> scorer;
   std::optional<GateOptions> gate;
   std::optional<KvzapOptions> kvzap;  // in place of `gate`
+  std::optional<ProbeOptions> probe;
 
   int length() const {
     return palindrome ? palindrome->length : repeat ? repeat->length : text ? text->length : data.length;
   }
+
+  /// Tokens after which the gates that are trained have scored a token, the most of them.
+  int probe_delay() const;
 
   /// Throws Error naming the key for what is missing, unknown, out of range or contradictory. `file` names the source.
   /// `base`: the model that gates are trained for, whose config replaces the section "model"; null: it is trained here, by the

@@ -147,6 +147,12 @@ void visit_fields(KvzapOptions& k, Visit&& visit) {
   visit("density", k.density, FieldRange{0.001, 0.999});
 }
 
+/// "text", "file" and "tokens" are read apart.
+template <typename Visit>
+void visit_fields(ProbeOptions& p, Visit&& visit) {
+  visit("every", p.every, FieldRange{1, 1'000'000});
+}
+
 /// "steps" and "max_seconds" are read apart.
 template <typename Visit>
 void visit_fields(GateStage& s, Visit&& visit) {

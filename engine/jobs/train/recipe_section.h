@@ -73,4 +73,7 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
 /// The section "gate" of method kvzap.
 KvzapOptions parse_kvzap(const nlohmann::json& json, const std::string& file);
 
+/// The section "probe", of the recipe with all its other sections; nothing where it is false.
+std::optional<ProbeOptions> parse_probe(const nlohmann::json& json, const std::string& file, const Recipe& recipe);
+
 }  // namespace kvscope::engine

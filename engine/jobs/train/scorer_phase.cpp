@@ -9,6 +9,7 @@
 #include "engine/jobs/train/boundary_loss.h"
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/future_target.h"
+#include "engine/jobs/train/heldout_probe.h"
 #include "engine/jobs/train/phase.h"
 #include "engine/jobs/train/scorer_student.h"
 #include "engine/jobs/train/token_accuracy.h"
@@ -188,6 +189,17 @@ struct TrainedScorer {
   }
 };
 
+/// Of a scorer that was saved now: float32 beside a base that was trained here.
+at::Tensor scores_now(const Training& training, TrainedScorer& trained, const at::Tensor& ids) {
+  const ScorerOptions& options = *training.recipe.scorer;
+  std::vector<FlatParameters*> rounded;
+  if (!training.recipe.base) rounded.push_back(&trained.scorer.parameters());
+  if (trained.adapter) rounded.push_back(&trained.adapter->parameters());
+  if (options.all_weights) rounded.push_back(&trained.student.parameters());
+  const AsSaved saved(rounded);
+  return probe_scores(trained.student, trained.scorer, options.delay, ids);
+}
+
 /// What a step of the curve is the mean of, in the order of the curve's columns.
 class LossSums {
  public:
@@ -296,7 +308,8 @@ nlohmann::json run_scorer_phase(const Training& training) {
                          values.push_back(token_accuracy(trained.student, trained.scorer, *heldout, options));
                        return values;
                      },
-                 .describe = [&](const std::vector<double>& values) { return sums.describe(values); }});
+                 .describe = [&](const std::vector<double>& values) { return sums.describe(values); },
+                 .probe = [&](const at::Tensor& ids) { return scores_now(training, trained, ids); }});
   if (facts["status"] == "cancelled" || !training.leads()) return facts;
   facts.erase("last");
   save(training, trained, facts);

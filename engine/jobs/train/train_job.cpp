@@ -187,6 +187,11 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
     throw Error({.code = ExitCode::usage, .where = "--phase", .found = phase, .expected = "all, base, scorer or gate"});
   }
   if (recipe.gate) check_gate(*recipe.gate, source);  // known before a corpus is read
+  if (recipe.probe && recipe.gate && !recipe.scorer && !find_gate_method(recipe.gate->method, source).kind)
+    throw Error({.file = source,
+                 .where = "probe",
+                 .found = "method " + recipe.gate->method + ", which has no scores",
+                 .expected = "a method with a gate"});
   const std::vector<at::Device> devices = training_devices(args.value("device", "auto"));
   const Corpus corpus = corpus_of(recipe, base, data);
   const bool resumed = flag(args, "resume");

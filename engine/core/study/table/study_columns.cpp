@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "engine/core/study/table/gate_probe.h"
 #include "engine/core/support/refuse.h"
 
 namespace kvscope {
@@ -64,9 +65,10 @@ StudyTable join_studies(std::span<const std::pair<std::string, StudyTable>> tabl
   if (tables.empty()) refuse("", "", "no table", "at least one");
   const StudyTable& first = tables[0].second;
   StudyTable all{.kind = first.kind, .request = first.request, .facts = first.facts};
-  all.arrays = tables.size() == 1 ? first.arrays : std::vector<StudyArray>{};
+  if (tables.size() == 1) all.arrays = other_arrays(first);
   StudyColumn source{.name = "source", .units = "", .meaning = "file that the point is from", .is_text = true};
   for (const auto& [name, table] : tables) {
+    join_probes(all, table, source.texts.size());
     const std::size_t before = source.texts.size(), after = before + table.n_points();
     for (const StudyColumn& column : table.columns) {
       if (column.name == source.name) continue;

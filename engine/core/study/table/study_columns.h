@@ -14,7 +14,7 @@ namespace kvscope {
 void add_policy_columns(StudyTable& table);
 
 /// One under another, NaN or "" where one has no such column; a text column `source` names where each point is from. Kind,
-/// request and facts are the first's.
+/// request and facts are the first's. Arrays of one table alone are kept, of several the probes of gates (gate_probe.h).
 /// Throws Error (bad input) if a column is numbers in one and texts in another.
 StudyTable join_studies(std::span<const std::pair<std::string, StudyTable>> tables);
 

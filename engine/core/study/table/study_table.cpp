@@ -97,7 +97,7 @@ bool same_column(const StudyColumn& a, const StudyColumn& b) {
 
 bool same_array(const StudyArray& a, const StudyArray& b) {
   return a.name == b.name && a.units == b.units && a.meaning == b.meaning && a.axes == b.axes && a.shape == b.shape &&
-         same_numbers(a.values, b.values);
+         a.is_float32 == b.is_float32 && same_numbers(a.values, b.values);
 }
 
 const StudyColumn& wanted(const StudyTable& table, std::string_view name, bool is_text, const std::string& file) {

@@ -33,6 +33,7 @@ struct StudyArray {
   std::vector<std::string> axes = {};    // outermost first; "point" is the table's row
   std::vector<std::int64_t> shape = {};  // as many as axes; axes of one name have one length in all arrays
   std::vector<double> values = {};       // row-major
+  bool is_float32 = false;               // all values are; a file has them so
 };
 
 /// StudyTable::kind. A training's study is its curve, a row a logged step.
