@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/study/table/gate_probe.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
@@ -29,6 +30,11 @@ void StudyView::draw(ViewContext& context) {
   {
     const FontScope small(services_.theme->fonts.small);
     choosers_.draw(context);
+    if (context.study() != nullptr && n_probes(*context.study()->table) > 0 &&
+        line_button(services_, "study.gates", "Gates in training",
+                    "Show or hide the view of this training's scores of a held-out text", false) &&
+        context.command)
+      context.command("view.toggle_gate_training");
   }
   if (context.study() == nullptr) return;
   const ImVec2 room = ImGui::GetContentRegionAvail();

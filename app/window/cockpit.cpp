@@ -187,10 +187,20 @@ void Cockpit::draw_docked(Panel& panel, views::ViewContext& context, const views
 }
 
 void Cockpit::draw_canvas(Panel& panel, views::ViewContext& context, const views::ViewList& views) {
-  if (!context.a) {
-    for (const auto& view : views) {  // of no run, but of a study
-      if (view->has_content(context)) return draw_alone(panel, context, *view);
+  if (!context.a) {  // there may be views of a study
+    std::vector<views::View*> with_content, open;
+    for (const auto& view : views) {
+      if (!view->has_content(context)) continue;
+      with_content.push_back(view.get());
+      if (view->id() == panel.ui.maximised) return draw_alone(panel, context, *view);
+      if (view->place() == views::Place::main && has_window(panel.ui.arrangement, view->id()))
+        open.push_back(view.get());
     }
+    if (open.size() > 1) {
+      for (views::View* view : open) draw_docked(panel, context, views, *view);
+      return;
+    }
+    if (!with_content.empty()) return draw_alone(panel, context, open.empty() ? *with_content.front() : *open.front());
     const Region region(panel, "welcome", dock_.views_at(), dock_.views_size(), true);
     draw_welcome(panel);
     return;

@@ -12,9 +12,7 @@
 #include "engine/core/study/table/study_columns.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/random.h"
-#include "engine/core/trace/study_file.h"
 #include "tests/support/study_literal.h"
-#include "tests/support/temp_folder.h"
 
 using namespace kvscope;
 
@@ -137,19 +135,4 @@ TEST_CASE("a gate without a threshold has scores and no kept share, until one is
   CHECK(std::isnan(summarise_probes(table, "").kept[0]));
   set_probe_threshold(table, 0.4);
   CHECK(summarise_probes(table, "").kept == summarise_probes(training({0, 10}), "").kept);
-}
-
-TEST_CASE(
-    "scores of probes are float32 in a study's file, which is read back to the bit and refused if it was changed") {
-  const test::TempFolder folder;
-  const StudyTable table = training({0, 10});
-  write_study(folder / "a.h5", table, false);
-  const StudyTable again = read_study("", folder / "a.h5");
-  CHECK(same_study(again, table));
-  CHECK(again.array(kProbeScore)->is_float32);
-  CHECK_FALSE(again.array(kProbeStep)->is_float32);
-  StudyTable of_doubles = table;
-  for (StudyArray& array : of_doubles.arrays) array.is_float32 = false;
-  CHECK(study_bytes(of_doubles, "b").size() > study_bytes(table, "a").size());
-  CHECK(study_bytes(table, "a") == study_bytes(again, "a"));
 }

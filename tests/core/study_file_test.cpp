@@ -273,3 +273,34 @@ with h5py.File(sys.argv[1], "r") as f:
 )";
   CHECK(succeeds({python, "-c", script, folder / "s.h5"}));
 }
+
+TEST_CASE(
+    "an array of float32 is one in the file, comes back to the bit through the child, and is refused once it is changed") {
+  const ScratchFolder folder;
+  StudyTable table{.kind = std::string(kTrainingStudy), .request = "{}", .facts = "{}"};
+  table.columns = {{.name = "step", .units = "", .meaning = "", .numbers = {1}}};
+  table.arrays = {
+      {.name = "score",
+       .units = "",
+       .meaning = "",
+       .axes = {"probe", "token"},
+       .shape = {2, 3},
+       .values = {0.25, 0.1F, kNaN, -3, 1e-30F, 7},
+       .is_float32 = true},
+      {.name = "other", .units = "", .meaning = "", .axes = {"token"}, .shape = {3}, .values = {0.1, 2, 3}}};
+  const fs::path file = folder / "a.h5";
+  write_study(file, table, false);
+  for (const fs::path& program : {fs::path(), kChild}) {
+    const StudyTable again = read_study(program, file);
+    CHECK(same_study(again, table));
+    CHECK(again.arrays[0].is_float32);
+    CHECK_FALSE(again.arrays[1].is_float32);
+  }
+  const hid_t opened = H5Fopen(file.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t dataset = H5Dopen2(opened, "array/score", H5P_DEFAULT), type = H5Dget_type(dataset);
+  CHECK(H5Tequal(type, H5T_IEEE_F32LE) > 0);
+  const float changed[6] = {};
+  CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, changed) >= 0);
+  H5Tclose(type), H5Dclose(dataset), H5Fclose(opened);
+  CHECK_THROWS_WITH(read_study("", file), Catch::Contains("checksum"));
+}
