@@ -75,8 +75,8 @@ SWEEP_POLICIES = policies(*[f"sp-kv:threshold={t}" for t in (0.02, 0.1, 0.3, 0.5
 SHORT_TEXT = {"length": 512, "facts_share": 0}
 SP_KV = {"window": 64, "batch": 1, "log_every": 4,
          "stages": [{"price": 0.02, "steps": 160}, {"price": 0.1, "steps": 60}, {"price": 0.3, "steps": 60}]}
-PROBED = {"data": SHORT_TEXT, "probe": {"tokens": 160, "every": 10},
-          "gate": {"window": 64, "batch": 1, "log_every": 10, "stages": [{"weight": 0.2, "steps": 160}]}}
+PROBED = {"data": SHORT_TEXT, "probe": {"tokens": 160, "every": 5},
+          "gate": {"window": 64, "batch": 1, "log_every": 10, "stages": [{"weight": 0.05, "steps": 120}]}}
 WG_KV = {"window": 64, "batch": 1, "log_every": 4, "heldout_sequences": 4, "thresholds": [0.01, 0.03, 0.1, 0.3, 0.6, 0.9],
          "stages": [{"weight": 0.01, "steps": 160}, {"weight": 0.05, "steps": 60}, {"weight": 0.2, "steps": 60}]}
 SCORER = {"steps": 80, "batch": 1, "window": 64, "top_k": [60, 124], "queries": 64, "log_every": 4, "heldout_sequences": 2,
@@ -239,7 +239,7 @@ def all_figures(gpu):
         Figure("run-lifetimes", "maths.h5", "--layer 8 --kv-head 1", "Not in the papers: how long one head keeps each token, and the oracle's verdict."),
         Figure("run-fingerprints", "maths.h5", "--set profile=class --set order=cluster", "Not in the papers: what each head keeps, by the class of the token."),
         Figure("run-difference", "maths.h5 maths-h2o.h5", "", "Not in the papers: where two answers to one prompt part, and what each cache had lost there."),
-        Figure("gates-in-training", "probed", "", "Not in the papers: a gate of WG-KV with a high lambda, which closes most heads within 160 steps."),
+        Figure("gates-in-training", "probed", "--set step=50", "Not in the papers: a gate of WG-KV that closes while it trains; the last layer keeps more than the others."),
         Figure("hybrid-nll", "hybrid.h5", "", "Not in the papers: NLL of each strategy against its share."),
         Figure("hybrid-turnover", "hybrid.h5", "", "Not in the papers: how stable the choice of heads is."),
     ]

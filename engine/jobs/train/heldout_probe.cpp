@@ -93,7 +93,8 @@ at::Tensor probe_scores(const DecoderModule& model, const ScorerModule& scorer, 
 AsSaved::AsSaved(std::vector<FlatParameters*> parameters) {
   const c10::NoGradGuard no_grad;
   for (FlatParameters* each : parameters) {
-    if ((*each)[each->specs().front().name].scalar_type() == at::kBFloat16) continue;  // what computes is rounded already
+    if ((*each)[each->specs().front().name].scalar_type() == at::kBFloat16)
+      continue;  // what computes is rounded already
     kept_.emplace_back(each, each->masters().clone());
     each->masters().copy_(each->masters().to(at::kBFloat16));
     each->publish();
