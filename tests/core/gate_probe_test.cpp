@@ -134,5 +134,7 @@ TEST_CASE("a gate without a threshold has scores and no kept share, until one is
   CHECK_FALSE(summarise_probes(table, "").has_threshold());
   CHECK(std::isnan(summarise_probes(table, "").kept[0]));
   set_probe_threshold(table, 0.4);
-  CHECK(summarise_probes(table, "").kept == summarise_probes(training({0, 10}), "").kept);
+  const ProbeSummary known = summarise_probes(table, ""), plain = summarise_probes(training({0, 10}), "");
+  REQUIRE(known.kept.size() == plain.kept.size());
+  for (std::size_t i = 0; i < known.kept.size(); ++i) CHECK(same_value(known.kept[i], plain.kept[i]));
 }
