@@ -44,7 +44,7 @@ RunGridOptions RunGridView::options_of(const ViewContext& context, const Shown& 
 }
 
 std::optional<ViewFigure> RunGridView::figure(const ViewContext& context) const {
-  if (!drawable(context.a) || context.listed == nullptr) return std::nullopt;
+  if (!has_content(context)) return std::nullopt;
   const Shown runs = shown(context);
   if (runs.runs.empty()) return std::nullopt;
   std::vector<std::shared_ptr<const RunRecord>> records;
@@ -52,8 +52,12 @@ std::optional<ViewFigure> RunGridView::figure(const ViewContext& context) const 
   return ViewFigure{options_of(context, runs), std::move(records)};
 }
 
+bool RunGridView::has_content(const ViewContext& context) const {
+  return drawable(context.a) && context.listed != nullptr;
+}
+
 void RunGridView::draw(ViewContext& context) {
-  if (!drawable(context.a) || context.listed == nullptr) {
+  if (!has_content(context)) {
     empty_state(
         services_, context, "empty.run_grid", "No runs yet",
         "Run one prompt under several policies and budgets, or open traces of such runs, to see them beside each "

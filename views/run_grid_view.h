@@ -20,6 +20,7 @@ class RunGridView final : public View {
   const char* title() const override { return "Methods by cache size"; }
   Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;
+  bool has_content(const ViewContext& context) const override;
   std::optional<ViewFigure> figure(const ViewContext& context) const override;
 
  private:

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kRowsAtOnce = 20'000;  // rows, some 10 ms; more are for another thread
 constexpr float kPanelWidth = 290, kRoomBeside = 640, kPanelShare = 0.42f, kReach = 10;
+constexpr float kRoomForGates = 300;  // below it a button more would take the height of the plot
 constexpr float kLeastPicture = 130,
                 kLeastPanel = 26;  // what is said of a point is scrolled before its plot is a strip
 
@@ -30,7 +31,8 @@ void StudyView::draw(ViewContext& context) {
   {
     const FontScope small(services_.theme->fonts.small);
     choosers_.draw(context);
-    if (context.study() != nullptr && n_probes(*context.study()->table) > 0 &&
+    const bool has_room = ImGui::GetContentRegionAvail().y > services_.theme->px(kRoomForGates);
+    if (has_room && context.study() != nullptr && n_probes(*context.study()->table) > 0 &&
         line_button(services_, "study.gates", "Gates in training",
                     "Show or hide the view of this training's scores of a held-out text", false) &&
         context.command)

@@ -238,6 +238,7 @@ def all_figures(gpu):
         Figure("run-card", "maths.h5", "", "Not in the papers: one picture of a run for a talk or a post."),
         Figure("run-lifetimes", "maths.h5", "--layer 8 --kv-head 1", "Not in the papers: how long one head keeps each token, and the oracle's verdict."),
         Figure("run-fingerprints", "maths.h5", "--set profile=class --set order=cluster", "Not in the papers: what each head keeps, by the class of the token."),
+        Figure("methods-by-cache-size", "maths.h5 maths-h2o.h5", "--set cells=tokens", "Not in the papers: methods beside each other, by the size of their caches."),
         Figure("run-difference", "maths.h5 maths-h2o.h5", "", "Not in the papers: where two answers to one prompt part, and what each cache had lost there."),
         Figure("gates-in-training", "probed", "--set step=50", "Not in the papers: a gate of WG-KV that closes while it trains; the last layer keeps more than the others."),
         Figure("hybrid-nll", "hybrid.h5", "", "Not in the papers: NLL of each strategy against its share."),

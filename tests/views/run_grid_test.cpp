@@ -154,7 +154,7 @@ TEST_CASE("A recipe of the grid that was written is read as it was") {
   CHECK(std::holds_alternative<RunGridOptions>(preset_recipe("methods-by-cache-size").options));
 }
 
-TEST_CASE("A click in the grid selects the head and shows its run as A; other prompts are left out with a note") {
+TEST_CASE("A click in the grid selects the head and shows its run as A, and other prompts are left out with a note") {
   std::vector<RunRecord> records = runs_of_one_text();
   records.push_back(random_run(4));
   test::Stage<RunGridView> s(records[0]);

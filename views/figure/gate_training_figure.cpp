@@ -76,7 +76,9 @@ ProbeLayout probe_layout(const ProbeSummary& probes, const GateTrainingOptions& 
   FigureBuilder measure(s.width, 0, s);
   l.text_bar = measure.colour_bar_width(probe_text_scale(probes, o.colormap), 6 * s.tick_size) + 11;
   const double text_width_all = std::max(8.0, s.width - l.text_bar);
-  const double needed = std::max(probe_words_height(probes, text_width_all, s.tick_size), 5 * s.tick_size);
+  // Of a short text, the words beside its bar are what needs most.
+  const double of_bar = text_width(probe_text_scale(probes, o.colormap).label, FontRole::text, s.label_size) + 2;
+  const double needed = std::max(probe_words_height(probes, text_width_all, s.tick_size), of_bar);
   const bool beside = s.width >= kProbesBeside * s.label_size;
   const double plots = s.width * kProbePlots * (beside ? 1 : 2);
   l.height = s.height > 0 ? s.height : title + plots + gap + of_label + needed + 2;

@@ -80,7 +80,7 @@ std::vector<FigurePreset> of_runs() {
       {"run-difference", "Where the answers of two runs differ, and what each had lost where they diverge",
        recipe_of(kWide, AnswerDifferenceOptions{}), 2},
       {"methods-by-cache-size", "Runs of one prompt as small multiples: methods down, cache sizes across",
-       recipe_of(kWide, RunGridOptions{}), 2},
+       recipe_of(kWide, RunGridOptions{})},
   };
 }
 

@@ -201,7 +201,7 @@ BuiltFigure run_grid_figure(std::span<const RunRecord* const> runs, std::span<co
   }
   for (std::size_t r = 0; r < grid.methods.size(); ++r) {
     const Box first = at.cell(r, 0);
-    b.text(shortened(grid.methods[r], FontRole::bold, s.label_size, at.left - 6), {0, first.y + at.h / 2}, s.label_size,
+    b.text(shortened(grid.methods[r], FontRole::bold, s.label_size, at.left - 6), {1, first.y + at.h / 2}, s.label_size,
            s.ink, Anchor::start, Baseline::middle, 0, FontRole::bold);
   }
   for (std::size_t i = 0; i < runs.size(); ++i) {
