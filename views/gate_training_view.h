@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/study/measure/probe_summary.h"
+#include "engine/core/study/table/probe_summary.h"
 #include "views/figure/gate_training_figure.h"
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"

@@ -25,22 +25,24 @@ std::string number_of(RunMeasure measure, double value) {
   return info_of(measure).units == "bytes" ? bytes_text(value) : with_minus(number_text(value, 4));
 }
 
+void choose_measure(const ViewServices& services, const char* item, std::span<const RunMeasure> measures,
+                    RunMeasure& chosen, int most_rows) {
+  std::vector<std::string_view> names, hints;
+  int at = 0;
+  for (std::size_t i = 0; i < measures.size(); ++i) {
+    names.push_back(info_of(measures[i]).brief), hints.push_back(info_of(measures[i]).definition);
+    if (measures[i] == chosen) at = static_cast<int>(i);
+  }
+  if (segmented(services, item, names, hints, at, most_rows)) chosen = measures[static_cast<std::size_t>(at)];
+}
+
 void RunChart::draw_choices(RunTableLook& look) {
   constexpr std::array kY = {RunMeasure::nll_answer, RunMeasure::nll_text, RunMeasure::above_chance};
   constexpr std::array kX = {RunMeasure::cache_size, RunMeasure::cache_size_end};
-  const auto choose = [&](const char* item, const auto& measures, RunMeasure& chosen) {
-    std::vector<std::string_view> names, hints;
-    int at = 0;
-    for (std::size_t i = 0; i < measures.size(); ++i) {
-      names.push_back(info_of(measures[i]).brief), hints.push_back(info_of(measures[i]).definition);
-      if (measures[i] == chosen) at = static_cast<int>(i);
-    }
-    if (segmented(services_, item, names, hints, at, 1)) chosen = measures[static_cast<std::size_t>(at)];
-  };
-  choose("run_table.y", kY, look.y);
+  choose_measure(services_, "run_table.y", kY, look.y, 1);
   const float gap = services_.theme->px(14);
   if (right_edge_on_screen() - ImGui::GetItemRectMax().x > services_.theme->px(190)) ImGui::SameLine(0, gap);
-  choose("run_table.x", kX, look.x);
+  choose_measure(services_, "run_table.x", kX, look.x, 1);
 }
 
 void RunChart::draw(ViewContext& context, const std::vector<RunRow>& rows, ImVec2 size) {

@@ -1,6 +1,7 @@
 #pragma once
 // Runs of the table as dots, what came of each against what its cache cost, along axes that are chosen over it.
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct RunRow {
 std::string name_of(const ListedRun& run);
 /// Four digits, bytes as "9.34 MiB"; "–" where there is none.
 std::string number_of(RunMeasure measure, double value);
+
+/// segmented() of some of the measures, with their definitions.
+void choose_measure(const ViewServices& services, const char* item, std::span<const RunMeasure> measures,
+                    RunMeasure& chosen, int most_rows);
 
 class RunChart {
  public:

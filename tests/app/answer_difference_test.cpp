@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "engine/core/trace/trace_file.h"
 #include "tests/app/exported_view.h"
+#include "tests/app/opened_runs.h"
 #include "tests/app/process.h"
 #include "tests/app/program.h"
 #include "tests/support/parted_runs.h"
@@ -16,19 +16,10 @@ using namespace kvscope::app;
 
 namespace {
 
-void write_runs(const std::string& path, std::vector<RunRecord> runs) {
-  TraceWriter writer(path, runs[0].model,
-                     {.max_runs = static_cast<int>(runs.size()), .max_positions = runs[0].n_tokens()});
-  for (RunRecord& run : runs) run.model = runs[0].model, writer.add(run);
-  writer.finish();
-}
-
 /// A, and B whose answer diverges from it.
 std::string open_pair(test::Program& program, const test::TemporaryFolder& folder) {
-  const std::string path = (folder / "t.h5").string();
-  write_runs(path, {test::random_run(3, {.policy = "full"}), test::parted_run()});
-  program.commands.execute("trace.open", {{"path", path}});
-  program.settle();
+  const std::string path =
+      test::open_runs(program, folder, {test::random_run(3, {.policy = "full"}), test::parted_run()});
   program.session.runs().show(1, 2);
   return path;
 }
@@ -82,8 +73,8 @@ TEST_CASE("The preset takes two traces or one of two runs, and refuses others in
   test::Program program;
   const test::TemporaryFolder folder;
   const std::string pair = open_pair(program, folder), a = (folder / "a.h5").string(), b = (folder / "b.h5").string();
-  write_runs(a, {test::random_run(3, {.policy = "full"})});
-  write_runs(b, {test::parted_run()});
+  test::write_runs(a, {test::random_run(3, {.policy = "full"})});
+  test::write_runs(b, {test::parted_run()});
   const auto draw = [&](std::vector<std::string> traces, const std::string& name) {
     std::vector<std::string> words = {"figure", "--preset", "run-difference", "-o", (folder / name).string()};
     words.insert(words.end(), traces.begin(), traces.end());

@@ -5,37 +5,16 @@
 
 #include "app/workspace/look_scope.h"
 #include "app/workspace/workspace_state.h"
-#include "engine/core/trace/trace_file.h"
 #include "tests/app/exported_view.h"
-#include "tests/app/process.h"
-#include "tests/app/program.h"
-#include "tests/support/random_run.h"
+#include "tests/app/opened_runs.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
 
-namespace {
-
-/// Three policies over one text.
-std::string open_three(test::Program& program, const test::TemporaryFolder& folder) {
-  std::vector<RunRecord> runs;
-  for (const char* policy : {"kvpop:budget=64,sinks=4,window=16,decay=0.9999", "streaming:window=30", "full"})
-    runs.push_back(test::random_run(3, {.policy = policy, .prompt_len = 70, .n_new = 9}));
-  const std::string path = (folder / "t.h5").string();
-  TraceWriter writer(path, runs[0].model, {.max_runs = 3, .max_positions = runs[0].n_tokens()});
-  for (RunRecord& run : runs) run.model = runs[0].model, writer.add(run);
-  writer.finish();
-  program.commands.execute("trace.open", {{"path", path}});
-  program.settle();
-  return path;
-}
-
-}  // namespace
-
 TEST_CASE("Fingerprints that the window exports are what the command line makes of their recipe, byte for byte") {
   test::Program program;
   const test::TemporaryFolder folder;
-  open_three(program, folder);
+  test::open_three(program, folder);
   program.session.runs().show(2, 1);
   auto& selection = program.session.selection();
   selection.layer = 1, selection.kv_head = 2;
@@ -54,7 +33,7 @@ TEST_CASE("Fingerprints that the window exports are what the command line makes 
 TEST_CASE("The command line draws fingerprints by the preset, or refuses a head in a line") {
   test::Program program;
   const test::TemporaryFolder folder;
-  const std::string trace = open_three(program, folder), out = (folder / "f.svg").string();
+  const std::string trace = test::open_three(program, folder), out = (folder / "f.svg").string();
   const auto made = test::kvscope_run({"figure", "--preset", "run-fingerprints", trace, "-o", out, "--set",
                                        "profile=position", "--layer", "1", "--kv-head", "2"});
   INFO(made.err);

@@ -9,13 +9,14 @@
 
 #include "app/studies/train/training_curves.h"
 #include "app/workspace/workspace_state.h"
-#include "engine/core/study/measure/probe_summary.h"
 #include "engine/core/study/table/gate_probe.h"
+#include "engine/core/study/table/probe_summary.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/study_file.h"
 #include "tests/app/capture_support.h"
 #include "tests/app/exported_view.h"
 #include "tests/app/program.h"
+#include "tests/app/small_recipe.h"
 #include "tests/support/folders.h"
 #include "tests/support/skip.h"
 
@@ -31,20 +32,9 @@ bool can_train() {
 }
 
 std::vector<std::string> train_words(const fs::path& folder, int steps, const std::vector<std::string>& more = {}) {
-  std::ofstream(folder / "r.json") << json{{"name", "test"},
-                                           {"seed", 3},
-                                           {"data", {{"kind", "text"}, {"length", 64}, {"facts_share", 0}}},
-                                           {"probe", {{"tokens", 48}, {"every", 2}}},
-                                           {"gate",
-                                            {{"method", "wg-kv"},
-                                             {"hidden", 4},
-                                             {"window", 8},
-                                             {"sinks", 2},
-                                             {"batch", 1},
-                                             {"log_every", 1},
-                                             {"warm_up", 1},
-                                             {"learning_rate", 1e-2},
-                                             {"stages", {{{"weight", 0.5}, {"steps", steps}}}}}}};
+  json recipe = small_recipe(steps);
+  recipe["probe"] = {{"tokens", 48}, {"every", 2}};
+  std::ofstream(folder / "r.json") << recipe;
   std::vector<std::string> words = {"train",    (folder / "r.json").string(),
                                     "--base",   sample_model().string(),
                                     "--data",   in_source("samples/prompts/heldout.txt"),

@@ -1,40 +1,16 @@
 // Methods by cache size in the program: the export, the command line, saved looks.
 
 #include "app/workspace/workspace_state.h"
-#include "engine/core/trace/trace_file.h"
 #include "tests/app/exported_view.h"
-#include "tests/support/random_run.h"
+#include "tests/app/opened_runs.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
 
-namespace {
-
-void write_runs(const std::string& path, std::vector<RunRecord> runs) {
-  TraceWriter writer(path, runs[0].model,
-                     {.max_runs = static_cast<int>(runs.size()), .max_positions = runs[0].n_tokens()});
-  for (RunRecord& run : runs) run.model = runs[0].model, writer.add(run);
-  writer.finish();
-}
-
-/// Three policies over one text.
-std::string open_policies(test::Program& program, const test::TemporaryFolder& folder) {
-  std::vector<RunRecord> runs;
-  for (const char* policy : {"kvpop:budget=64,sinks=4,window=16,decay=0.9999", "streaming:window=30", "full"})
-    runs.push_back(test::random_run(3, {.policy = policy, .prompt_len = 70, .n_new = 9}));
-  const std::string path = (folder / "t.h5").string();
-  write_runs(path, std::move(runs));
-  program.commands.execute("trace.open", {{"path", path}});
-  program.settle();
-  return path;
-}
-
-}  // namespace
-
 TEST_CASE("A grid of runs that the window exports is what the command line makes of its recipe, byte for byte") {
   test::Program program;
   const test::TemporaryFolder folder;
-  open_policies(program, folder);
+  test::open_three(program, folder);
   program.session.runs().show(2, 1);
   const bool tokens = GENERATE(false, true);
   program.session.selection().run_grid.cells = tokens ? views::RunGridCells::tokens : views::RunGridCells::heads;
@@ -48,14 +24,14 @@ TEST_CASE("A grid of runs that the window exports is what the command line makes
 TEST_CASE("The command line draws all runs of its traces as a grid, or refuses those of another prompt in a line") {
   test::Program program;
   const test::TemporaryFolder folder;
-  const std::string trace = open_policies(program, folder), out = (folder / "f.svg").string();
+  const std::string trace = test::open_three(program, folder), out = (folder / "f.svg").string();
   const auto made = test::kvscope_run({"figure", "--preset", "methods-by-cache-size", trace, "-o", out});
   INFO(made.err);
   CHECK(made.exit_code == 0);
   const std::string csv = test::read_text(folder / "f.figure.csv");
   CHECK((csv.find("\nrun 1,") != std::string::npos && csv.find("\nrun 3,") != std::string::npos));
   const std::string other = (folder / "other.h5").string();
-  write_runs(other, {test::random_run(4, {.prompt_len = 70, .n_new = 9})});
+  test::write_runs(other, {test::random_run(4, {.prompt_len = 70, .n_new = 9})});
   const auto refused =
       test::kvscope_run({"figure", "--preset", "methods-by-cache-size", trace, other, "-o", out, "--overwrite"});
   CHECK(refused.exit_code == 2);

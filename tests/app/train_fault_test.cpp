@@ -7,6 +7,7 @@
 #include "engine/core/trace/study_file.h"
 #include "tests/app/capture_support.h"
 #include "tests/app/preload.h"
+#include "tests/app/small_recipe.h"
 #include "tests/app/writers.h"
 #include "tests/support/folders.h"
 
@@ -33,21 +34,7 @@ Result train(const fs::path& folder, Words more, std::map<std::string, std::stri
   return test::run({.argv = argv, .environment = std::move(environment), .folder = folder});
 }
 
-void write_recipe(const fs::path& folder) {
-  std::ofstream(folder / "r.json") << nlohmann::json{{"name", "test"},
-                                                     {"seed", 3},
-                                                     {"data", {{"kind", "text"}, {"length", 64}, {"facts_share", 0}}},
-                                                     {"gate",
-                                                      {{"method", "wg-kv"},
-                                                       {"hidden", 4},
-                                                       {"window", 8},
-                                                       {"sinks", 2},
-                                                       {"batch", 1},
-                                                       {"log_every", 1},
-                                                       {"warm_up", 1},
-                                                       {"learning_rate", 1e-2},
-                                                       {"stages", {{{"weight", 0.5}, {"steps", 2}}}}}}};
-}
+void write_recipe(const fs::path& folder) { std::ofstream(folder / "r.json") << small_recipe(2); }
 
 /// The losses of its curve, a study beside the gate.
 std::vector<double> losses_of(const fs::path& folder) {

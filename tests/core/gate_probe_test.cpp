@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/study/measure/probe_summary.h"
+#include "engine/core/study/table/probe_summary.h"
 #include "engine/core/study/table/study_columns.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/random.h"

@@ -1,9 +1,11 @@
 // Runs as small multiples: who is beside whom, every cell against plain loops, and the view's clicks.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
@@ -188,4 +190,27 @@ TEST_CASE("A click in the grid selects the head and shows its run as A, and othe
   REQUIRE(figure);
   CHECK(std::get<RunGridOptions>(figure->options).names == std::vector<std::string>{"run 2", "run 4"});
   CHECK(figure->runs.size() == 2);
+}
+
+TEST_CASE("A grid of long runs is counted on a thread, and is there when it is done") {
+  const test::RandomRunOptions large{.policy = "threshold:threshold=0.2,sinks=2,window=8",
+                                     .n_layers = 24,
+                                     .n_kv_heads = 16,
+                                     .prompt_len = 2900,
+                                     .n_new = 100,
+                                     .oracle = false};
+  test::Stage<RunGridView> s(random_run(3, large));
+  const RunMeasures measures = measure_run(*s.a.run);
+  ListedRuns listed;
+  listed.all = std::make_shared<const std::vector<ListedRun>>(std::vector<ListedRun>{{1, s.a.run, 1, "a run", ""}});
+  listed.a = 1;
+  listed.measures = [&](int) { return &measures; };
+  s.context.listed = &listed;
+  s.draw(1);
+  CHECK_FALSE(s.has("run_grid.run.1"));
+  for (int i = 0; i < 2000 && !s.has("run_grid.run.1"); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    s.draw(1);
+  }
+  CHECK(s.has("run_grid.run.1"));
 }

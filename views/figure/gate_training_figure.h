@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "engine/core/study/measure/probe_summary.h"
+#include "engine/core/study/table/probe_summary.h"
 #include "views/figure/colormap.h"
 #include "views/figure/figure.h"
 #include "views/figure/figure_style.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/study/measure/probe_summary.h"
+#include "engine/core/study/table/probe_summary.h"
 #include "views/figure/colormap.h"
 #include "views/figure/figure_builder.h"
 

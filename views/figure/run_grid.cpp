@@ -18,6 +18,11 @@ std::span<const std::int32_t> prompt_of(const RunRecord& run) {
 
 }  // namespace
 
+RunGrid::Place RunGrid::place_of(std::size_t run) const {
+  const auto cell = static_cast<std::size_t>(std::ranges::find(runs, static_cast<int>(run)) - runs.begin());
+  return {cell / columns.size(), cell % columns.size()};
+}
+
 RunGrid run_grid(std::span<const GridRun> runs) {
   RunGrid grid;
   for (const GridRun& run : runs)

@@ -34,6 +34,10 @@ struct RunGrid {
   std::vector<Column> columns;       // by rising cache size
   std::vector<int> runs;             // [rows * columns] which run; -1: none
   int at(std::size_t row, std::size_t column) const { return runs[row * columns.size() + column]; }
+  struct Place {
+    std::size_t row, column;
+  };
+  Place place_of(std::size_t run) const;
 };
 /// By rising cache size, each run goes into the last column, unless that begins at less than 0.87 of its size or has a run of its
 /// method: then it begins another. So a column compares methods at about the same cost.

@@ -18,13 +18,6 @@ namespace {
 
 constexpr double kGapOfCells = 8, kMostNamesShare = 0.2, kLeastCell = 12;  // points; of the width
 
-/// The values of one small picture.
-struct GridPicture {
-  int rows = 0, columns = 0;
-  std::vector<float> values;
-  std::vector<TokenSpan> tokens;  // of the columns, where they are tokens
-};
-
 void check_grid(std::span<const RunRecord* const> runs, std::size_t n_measures, const RunGridOptions& o) {
   const auto refuse_grid = [](const std::string& found, const std::string& expected) {
     throw Error({ExitCode::bad_input, "", "run_grid", found, expected, ""});
@@ -43,6 +36,13 @@ std::string name_in_grid(const RunGridOptions& o, std::size_t i) {
   return o.names.empty() ? "run " + std::to_string(i + 1) : o.names[i];
 }
 
+RunGrid grid_of(std::span<const RunRecord* const> runs, std::span<const RunMeasures> measures) {
+  std::vector<GridRun> listed;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    listed.push_back({method_name(runs[i]->policy), measures[i][RunMeasure::cache_size]});
+  return run_grid(listed);
+}
+
 GridPicture picture_of(const RunRecord& run, const RunGridOptions& o, TokenSpan span, int most_columns) {
   const std::int32_t q = resolve_query(run, o.q);
   if (o.cells == RunGridCells::heads) {
@@ -57,7 +57,7 @@ GridPicture picture_of(const RunRecord& run, const RunGridOptions& o, TokenSpan 
 }
 
 /// One for all of them.
-ColourScale grid_scale(const std::vector<GridPicture>& pictures, const RunGridOptions& o, int n_kv_heads) {
+ColourScale grid_scale(std::span<const GridPicture> pictures, const RunGridOptions& o, int n_kv_heads) {
   if (o.cells == RunGridCells::tokens)
     return {o.colormap, 0, static_cast<double>(n_kv_heads), 0, "KV heads that keep it"};
   const MetricInfo& info = metric_info(o.metric);
@@ -115,18 +115,18 @@ GridPlaces places_of_grid(const RunGrid& grid, const RunGridOptions& o, const Co
 }
 
 FigureData tidy_grid(std::span<const RunRecord* const> runs, std::span<const RunMeasures> measures,
-                     const std::vector<GridPicture>& pictures, const RunGrid& grid, const RunGridOptions& o) {
+                     std::span<const GridPicture> pictures, const RunGrid& grid, const RunGridOptions& o) {
   std::vector<std::string> run, policy, method;
   std::vector<std::int64_t> column, layer, kv_head, first, last;
   std::vector<double> size, measured, value;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const auto place = static_cast<std::size_t>(std::ranges::find(grid.runs, static_cast<int>(i)) - grid.runs.begin());
+    const std::size_t of_run = grid.place_of(i).column;
     const GridPicture& picture = pictures[i];
     for (int r = 0; r < picture.rows; ++r) {
       for (int c = 0; c < picture.columns; ++c) {
         run.push_back(name_in_grid(o, i)), policy.push_back(runs[i]->policy.to_string());
         method.push_back(method_name(runs[i]->policy));
-        column.push_back(static_cast<std::int64_t>(place % grid.columns.size()) + 1);
+        column.push_back(static_cast<std::int64_t>(of_run) + 1);
         size.push_back(measures[i][RunMeasure::cache_size]), measured.push_back(measures[i][o.measure]);
         layer.push_back(r), kv_head.push_back(c);
         value.push_back(picture.values[static_cast<std::size_t>(r * picture.columns + c)]);
@@ -174,21 +174,22 @@ std::string describe_grid(std::span<const RunRecord* const> runs, const RunGridO
 
 }  // namespace
 
-BuiltFigure run_grid_figure(std::span<const RunRecord* const> runs, std::span<const RunMeasures> measures,
-                            const RunGridOptions& o, const FigureStyle& s) {
+std::vector<GridPicture> grid_pictures(std::span<const RunRecord* const> runs, std::span<const RunMeasures> measures,
+                                       const RunGridOptions& o, double width) {
   check_grid(runs, measures.size(), o);
-  std::vector<GridRun> listed;
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    listed.push_back({method_name(runs[i]->policy), measures[i][RunMeasure::cache_size]});
-  const RunGrid grid = run_grid(listed);
-  const int n_layers = runs[0]->evict_at.n_layers(), n_kv_heads = runs[0]->evict_at.n_kv_heads();
   std::int32_t end = std::numeric_limits<std::int32_t>::max();
   for (const RunRecord* run : runs) end = std::min(end, resolve_query(*run, o.q) + 1);
-  // The places depend on the scale's numbers alone, and the tokens' columns on the places.
-  const int columns = static_cast<int>(grid.columns.size());
-  const int most = std::max(8, static_cast<int>(s.width * 0.8 / std::max(1, columns)));
+  const auto columns = static_cast<int>(grid_of(runs, measures).columns.size());
+  const int most = std::max(8, static_cast<int>(width * 0.8 / std::max(1, columns)));
   std::vector<GridPicture> pictures;
   for (const RunRecord* run : runs) pictures.push_back(picture_of(*run, o, {0, end}, most));
+  return pictures;
+}
+
+BuiltFigure run_grid_figure(std::span<const RunRecord* const> runs, std::span<const RunMeasures> measures,
+                            std::span<const GridPicture> pictures, const RunGridOptions& o, const FigureStyle& s) {
+  const RunGrid grid = grid_of(runs, measures);
+  const int n_layers = runs[0]->evict_at.n_layers(), n_kv_heads = runs[0]->evict_at.n_kv_heads();
   const ColourScale scale = grid_scale(pictures, o, n_kv_heads);
   const GridPlaces at = places_of_grid(grid, o, scale, n_layers, s);
 
@@ -205,8 +206,8 @@ BuiltFigure run_grid_figure(std::span<const RunRecord* const> runs, std::span<co
            s.ink, Anchor::start, Baseline::middle, 0, FontRole::bold);
   }
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const auto place = static_cast<std::size_t>(std::ranges::find(grid.runs, static_cast<int>(i)) - grid.runs.begin());
-    const Box box = at.cell(place / grid.columns.size(), place % grid.columns.size());
+    const RunGrid::Place place = grid.place_of(i);
+    const Box box = at.cell(place.row, place.column);
     std::vector<Colour> pixels;
     for (const float v : pictures[i].values) pixels.push_back(std::isnan(v) ? Colour{0, 0, 0, 0} : scale(v));
     b.heat_map("run." + std::to_string(i), box, pictures[i].columns, pictures[i].rows, std::move(pixels));
@@ -228,7 +229,7 @@ BuiltFigure run_grid_figure(std::span<const RunRecord* const> runs, const RunGri
   std::vector<RunMeasures> measures;
   check_grid(runs, runs.size(), o);
   for (const RunRecord* run : runs) measures.push_back(measure_run(*run));
-  return run_grid_figure(runs, measures, o, s);
+  return run_grid_figure(runs, measures, grid_pictures(runs, measures, o, s.width), o, s);
 }
 
 }  // namespace kvscope::views

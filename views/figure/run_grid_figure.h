@@ -7,6 +7,7 @@
 #include "views/figure/colormap.h"
 #include "views/figure/figure_style.h"
 #include "views/figure/run_grid.h"
+#include "views/figure/token_span.h"
 
 namespace kvscope::views {
 
@@ -27,8 +28,19 @@ struct RunGridOptions {
 /// Throws Error (bad input): no run or more than kMostGridRuns, and what why_not_in_grid() says.
 BuiltFigure run_grid_figure(std::span<const RunRecord* const> runs, const RunGridOptions& options,
                             const FigureStyle& style);
-/// The same where the measures are known: of each run, in the same order.
+
+/// The values of one small picture.
+struct GridPicture {
+  int rows = 0, columns = 0;
+  std::vector<float> values;      // row by row; NaN is hatched
+  std::vector<TokenSpan> tokens;  // of the columns, where they are tokens
+};
+/// What costs time: looks at the lifetimes of each run. `measures`: of each, in the same order; `width`: of the figure. Throws as above.
+std::vector<GridPicture> grid_pictures(std::span<const RunRecord* const> runs, std::span<const RunMeasures> measures,
+                                       const RunGridOptions& options, double width);
+/// The same figure where measures and pictures are known.
 BuiltFigure run_grid_figure(std::span<const RunRecord* const> runs, std::span<const RunMeasures> measures,
-                            const RunGridOptions& options, const FigureStyle& style);
+                            std::span<const GridPicture> pictures, const RunGridOptions& options,
+                            const FigureStyle& style);
 
 }  // namespace kvscope::views

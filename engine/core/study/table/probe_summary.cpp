@@ -1,4 +1,4 @@
-#include "engine/core/study/measure/probe_summary.h"
+#include "engine/core/study/table/probe_summary.h"
 
 #include <algorithm>
 #include <cmath>
